@@ -1,0 +1,1 @@
+"""Rent GPU time from a market that nobody has to trust."""

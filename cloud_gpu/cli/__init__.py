@@ -1,0 +1,1 @@
+"""The `cloud-gpu` command: one file a command, gathered by `app`."""

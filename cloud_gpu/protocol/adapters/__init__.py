@@ -1,0 +1,1 @@
+"""The outside world every party shares: runner, chain, gossip, artifacts, clock."""

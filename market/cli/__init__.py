@@ -1,0 +1,1 @@
+"""The `cloud-gpu-market` command."""

@@ -1,0 +1,1 @@
+"""What a market makes durable: inbox, journal and their tables."""

@@ -1,0 +1,1 @@
+"""A provider's daemon: probes its hardware, prices it, runs jobs and meters them."""

@@ -1,0 +1,1 @@
+"""The outside world of a node: hardware probes and job runtimes."""

@@ -1,0 +1,1 @@
+"""The `cloud-gpu-node` command."""
