@@ -1,0 +1,63 @@
+"""The one JSON form of protocol values: strict when read, canonical (RFC 8785) when written.
+
+Digests of documents, the journal, gossip and direct messages all go through here, so that the
+same value is the same bytes on every machine. Unknown fields are refused, never skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import rfc8785
+
+from cloud_gpu.protocol.units import Quantity
+from cloud_gpu.protocol.values import FixedBytes
+
+ValueT = TypeVar("ValueT")
+
+
+def _to_builtin(value: Any) -> Any:
+    if isinstance(value, FixedBytes):
+        return str(value)
+    if isinstance(value, Quantity):
+        return value.value
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _from_builtin(kind: type[Any], found: Any) -> Any:
+    if issubclass(kind, FixedBytes):
+        if not isinstance(found, str):
+            raise ValueError(f"{kind.__name__} is written as a 0x string, found {found!r}"[:160])
+        return kind.parse(found)
+    if issubclass(kind, Quantity):
+        return kind(found)
+    raise ValueError(f"{kind.__name__} cannot be read from JSON")
+
+
+def to_json(value: object) -> bytes:
+    """The canonical JSON of a value (RFC 8785): same value, same bytes, on every machine."""
+    return rfc8785.dumps(msgspec.to_builtins(value, enc_hook=_to_builtin))
+
+
+def from_json(raw: bytes | str, kind: type[ValueT]) -> ValueT:
+    """Parse strictly. Raises `ValueError` whose text names the field and the rule it breaks."""
+    try:
+        return msgspec.json.decode(raw, type=kind, dec_hook=_from_builtin)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a JSON document: {type(error).__name__}") from error
+
+
+def to_builtins(value: object) -> Any:
+    """The value as dicts, lists, strings and ints, ready for any JSON writer."""
+    return msgspec.to_builtins(value, enc_hook=_to_builtin)
+
+
+def from_builtins(found: object, kind: type[ValueT]) -> ValueT:
+    """The inverse of `to_builtins`; raises `ValueError` naming the field."""
+    try:
+        return msgspec.convert(found, kind, dec_hook=_from_builtin)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,295 @@
+"""Instructions, as they leave a party. Adapters carry them out; every one may be repeated safely.
+
+Chain calls are named after the contract's functions. A call that fails comes back as an event.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.job import JobSpec, SignedJobResult
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
+from cloud_gpu.protocol.match import BidReport
+from cloud_gpu.protocol.messages import Message, RuntimeReport
+from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol.values import Digest, Value
+from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
+
+
+class _Effect(Value, frozen=True, kw_only=True, tag=True):
+    pass
+
+
+# Calls of LeaseBook that parties make by themselves; the wallet's own calls are an adapter's.
+
+
+class MatchedOrders(Value, frozen=True, kw_only=True):
+    """One entry of a batch."""
+
+    ask: Signed[Ask]
+    bid: Signed[Bid]
+
+
+class OpenBatch(_Effect, frozen=True, kw_only=True):
+    """`price` 0: every entry at its ask's price (payAsAsk)."""
+
+    product: int
+    price: Price
+    market_id: int
+    matches: tuple[MatchedOrders, ...]
+
+
+class PostReady(_Effect, frozen=True, kw_only=True):
+    ready: Signed[Ready]
+
+
+class Begin(_Effect, frozen=True, kw_only=True):
+    ready: Signed[Ready]
+    accept: Signed[Accept]
+
+
+class SettleBatch(_Effect, frozen=True, kw_only=True):
+    vouchers: tuple[Signed[Voucher], ...]
+
+
+class Closing(Value, frozen=True, kw_only=True):
+    """One lease to close: the newest voucher and the provider's word on it."""
+
+    voucher: Signed[Voucher]
+    final: Signed[Final]
+
+
+class CloseBatch(_Effect, frozen=True, kw_only=True):
+    closings: tuple[Closing, ...]
+
+
+class StopLease(_Effect, frozen=True, kw_only=True):
+    """The buyer ends it now."""
+
+    lease: LeaseKey
+
+
+class ReleaseLease(_Effect, frozen=True, kw_only=True):
+    """The provider gives it up."""
+
+    lease: LeaseKey
+    voucher: Signed[Voucher] | None
+    reason: LeaseEndReason
+
+
+class RefundUnstarted(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+class ExpireLease(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+ChainCall: TypeAlias = (
+    OpenBatch
+    | PostReady
+    | Begin
+    | SettleBatch
+    | CloseBatch
+    | StopLease
+    | ReleaseLease
+    | RefundUnstarted
+    | ExpireLease
+)
+
+
+class Transact(_Effect, frozen=True, kw_only=True):
+    """Send this once; a repeat of the same call while the first is in flight is dropped."""
+
+    call: ChainCall
+
+
+# Peers.
+
+
+class Publish(_Effect, frozen=True, kw_only=True):
+    """Gossip an advert."""
+
+    advert: SignedAdvert
+
+
+class Connect(_Effect, frozen=True, kw_only=True):
+    """Keep a connection to a peer while the lease lasts."""
+
+    peer: PeerId
+    addresses: tuple[str, ...]
+
+
+class Send(_Effect, frozen=True, kw_only=True):
+    peer: PeerId
+    message: Message
+
+
+# The node's machine room.
+
+
+class PrepareContainer(_Effect, frozen=True, kw_only=True):
+    """Make a lease's container ready; idempotent."""
+
+    lease: LeaseKey
+
+
+class StartJob(_Effect, frozen=True, kw_only=True):
+    spec: JobSpec
+
+
+class KillJob(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+    job: Digest
+
+
+class PauseContainer(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+class ResumeContainer(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+class RemoveContainer(_Effect, frozen=True, kw_only=True):
+    """End what runs for a lease and delete its folder."""
+
+    lease: LeaseKey
+
+
+class ProbeMachine(_Effect, frozen=True, kw_only=True):
+    """Probe the hardware again and report `MachineProbed`."""
+
+    index: int
+
+
+# The market's public face.
+
+
+class ReportBid(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a bid from now on."""
+
+    report: BidReport
+
+
+class ListAsk(_Effect, frozen=True, kw_only=True):
+    """An ask entered the book."""
+
+    ask: Digest
+    advert: SignedAdvert
+
+
+class UnlistAsk(_Effect, frozen=True, kw_only=True):
+    """An ask left the book."""
+
+    ask: Digest
+
+
+# The buyer's market and façade.
+
+
+class SubmitBid(_Effect, frozen=True, kw_only=True):
+    order: SignedBid
+
+
+class AskAboutBid(_Effect, frozen=True, kw_only=True):
+    bid: Digest
+
+
+class PushInputs(_Effect, frozen=True, kw_only=True):
+    """Bring a job's input files to the node."""
+
+    peer: PeerId
+    spec: JobSpec
+
+
+class Notice(Value, frozen=True, kw_only=True, tag=True):
+    """What the façade's user is told."""
+
+
+class BidPlaced(Notice, frozen=True, kw_only=True):
+    bid: Digest
+
+
+class LeaseFunded(Notice, frozen=True, kw_only=True):
+    lease: LeaseKey
+    price: Price
+    cap: TokenAmount
+    duration: int
+
+
+class LeaseUsable(Notice, frozen=True, kw_only=True):
+    """Accepted and begun."""
+
+    lease: LeaseKey
+    report: RuntimeReport
+
+
+class LeaseNotOpened(Notice, frozen=True, kw_only=True):
+    """No lease came of the bids; `kind` selects the façade's exception."""
+
+    kind: str
+    """"no-match", "rejected", "funds", "expired" or "market-silent"."""
+    detail: str
+    terms: Terms | None = None
+
+
+class LeaseOver(Notice, frozen=True, kw_only=True):
+    """The lease ended on chain."""
+
+    lease: LeaseKey
+    reason: LeaseEndReason
+    paid: TokenAmount
+    refund: TokenAmount
+
+
+class JobOutput(Notice, frozen=True, kw_only=True):
+    job: Digest
+    stream: str
+    chunk: bytes
+
+
+class JobDone(Notice, frozen=True, kw_only=True):
+    result: SignedJobResult
+
+
+class JobRefused(Notice, frozen=True, kw_only=True):
+    job: Digest
+    detail: str
+
+
+AnyNotice: TypeAlias = (
+    BidPlaced
+    | LeaseFunded
+    | LeaseUsable
+    | LeaseNotOpened
+    | LeaseOver
+    | JobOutput
+    | JobDone
+    | JobRefused
+)
+
+
+class Tell(_Effect, frozen=True, kw_only=True):
+    """Tell the façade."""
+
+    notice: AnyNotice
+
+
+ProviderEffect: TypeAlias = (
+    Transact
+    | Publish
+    | Send
+    | PrepareContainer
+    | StartJob
+    | KillJob
+    | PauseContainer
+    | ResumeContainer
+    | RemoveContainer
+    | ProbeMachine
+)
+MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk
+BuyerEffect: TypeAlias = Transact | Connect | Send | SubmitBid | AskAboutBid | PushInputs | Tell

@@ -1,0 +1,68 @@
+"""A match pairs one ask with one bid at a price; a fill is the same fact seen from one order.
+
+Here too: what a market answers about a bid, from its receipt to the lease it became.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.signing import Statement, TypedData
+from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.values import Address, Digest, Value
+
+
+class Match(TypedData, frozen=True, kw_only=True):
+    """The matcher's signature under a pair, with which anyone may open it."""
+
+    TYPE = "Match(bytes32 askHash,bytes32 bidHash,uint64 price,uint16 marketId)"
+    ask_hash: Digest
+    bid_hash: Digest
+    price: Price
+    market_id: int
+
+
+class Receipt(Value, frozen=True, kw_only=True):
+    """The market has this order on disk. Signed as a statement by the matcher's key."""
+
+    KIND: ClassVar[str] = "cloud-gpu/receipt"
+    order: Digest
+    market: Address
+    received_at: int
+    """Unix milliseconds."""
+    inbox: int
+    """Position in the market's inbox."""
+
+
+SignedReceipt = Statement[Receipt]
+
+
+class BidState(StrEnum):
+    """How far a bid has come."""
+
+    PENDING = "pending"
+    """Durable, waits for a round."""
+    MATCHED = "matched"
+    """Paired; the opening is on its way to the chain."""
+    OPENED = "opened"
+    """The lease is funded."""
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class BidReport(Value, frozen=True, kw_only=True):
+    """What the market says of one bid. The buyer checks every word of it against the chain."""
+
+    bid: Digest
+    state: BidState
+    rejection: Rejection | None = None
+    """Why it was refused, or, while pending, why the last round did not match it."""
+    price: Price | None = None
+    lease: LeaseKey | None = None
+    advert: SignedAdvert | None = None
+    """The matched ask, with the node's addresses."""

@@ -1,0 +1,231 @@
+"""Orders: a provider's ask, a buyer's bid, and the documents that bind what their words leave out.
+
+Both are EIP-712 values that LeaseBook checks again on chain; the type strings are final and equal
+to Solidity's. A bid's `terms` is the digest of its constraint document.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import ClassVar, NewType
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile, Isolation
+from cloud_gpu.protocol.identity import KeyRole, NodeBinding, PeerId
+from cloud_gpu.protocol.signing import Signed, Statement, TypedData
+from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256
+
+AskId = NewType("AskId", Digest)
+BidId = NewType("BidId", Digest)
+"""An order's id is its struct hash: the same in the book, in a `Match` and on chain."""
+
+
+class AskFlags(IntFlag):
+    """What the provider offers; bit values are the contract's."""
+
+    INTERRUPTIBLE = 1
+    VERIFIED = 2
+
+
+class BidFlags(IntFlag):
+    """What the buyer accepts; bit values are the contract's."""
+
+    INTERRUPTIBLE = 1
+    VERIFIED = 2
+    PAY_AS_ASK = 4
+
+
+def _within(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{what} is {low} to {high}, found {value}")
+
+
+class Ask(TypedData, frozen=True, kw_only=True):
+    """A provider's signed price for one machine and one lease number."""
+
+    TYPE = (
+        "Ask(address provider,uint32 index,uint24 seq,uint32 product,uint64 minPricePerHour,"
+        "uint24 minDuration,uint24 maxDuration,uint32 startBy,address matcher,uint16 maxFeeBps,"
+        "uint8 flags)"
+    )
+    ROLE = KeyRole.NODE
+    provider: Address
+    index: int
+    seq: int
+    """The lease this ask may open; the machine's next one."""
+    product: int
+    min_price_per_hour: Price
+    min_duration: int
+    max_duration: int
+    """Seconds."""
+    start_by: int
+    """Unix seconds after which the ask cannot be opened."""
+    matcher: Address
+    max_fee_bps: BasisPoints
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        _within("ask.index", self.index, 0, 2**32 - 1)
+        _within("ask.seq", self.seq, 1, limits.SEQ_MAX)
+        _within("ask.product", self.product, 1, 2**32 - 1)
+        _within("ask.min_duration", self.min_duration, 1, limits.DURATION_S_MAX)
+        _within("ask.max_duration", self.max_duration, self.min_duration, limits.DURATION_S_MAX)
+        _within("ask.start_by", self.start_by, 1, 2**32 - 1)
+        _within("ask.max_fee_bps", self.max_fee_bps.value, 0, 65_535)
+        _within("ask.flags", self.flags, 0, 3)
+        if not self.min_price_per_hour:
+            raise ValueError("ask.min_price_per_hour is above 0: a free lease locks nothing")
+        if self.matcher.is_zero:
+            raise ValueError("ask.matcher names the market that may open it, not the zero address")
+
+    @property
+    def id(self) -> AskId:
+        """Its struct hash."""
+        return AskId(self.struct_hash())
+
+
+class Bid(TypedData, frozen=True, kw_only=True):
+    """A buyer's signed limit. Alternatives share one nonce: the first to open voids the rest."""
+
+    TYPE = (
+        "Bid(address buyer,uint32 product,uint16 count,uint64 maxPricePerHour,uint24 duration,"
+        "uint32 startBy,uint32 openFrom,address provider,uint32 nonce,address matcher,"
+        "uint16 maxFeeBps,uint16 auditBps,uint8 flags,bytes32 terms)"
+    )
+    buyer: Address
+    product: int
+    count: int
+    """GPUs: the sum over the slices of its leases."""
+    max_price_per_hour: Price
+    duration: int
+    """Seconds."""
+    start_by: int
+    open_from: int
+    """Unix seconds after which the buyer may open a match itself, at the ask's price."""
+    provider: Address = ZERO_ADDRESS
+    """Zero: any provider."""
+    nonce: int
+    matcher: Address
+    max_fee_bps: BasisPoints
+    audit_bps: BasisPoints = BasisPoints(0)
+    flags: int = 0
+    terms: Digest
+
+    def __post_init__(self) -> None:
+        _within("bid.product", self.product, 1, 2**32 - 1)
+        _within("bid.count", self.count, 1, limits.GPUS_MAX)
+        _within("bid.duration", self.duration, 1, limits.DURATION_S_MAX)
+        _within("bid.start_by", self.start_by, 1, 2**32 - 1)
+        _within("bid.open_from", self.open_from, 0, 2**32 - 1)
+        _within("bid.nonce", self.nonce, 0, 2**32 - 1)
+        _within("bid.audit_bps", self.audit_bps.value, 0, limits.AUDIT_BPS_MAX)
+        _within("bid.flags", self.flags, 0, 7)
+        if not self.max_price_per_hour:
+            raise ValueError("bid.max_price_per_hour is above 0")
+        if self.matcher.is_zero:
+            raise ValueError("bid.matcher names the market that may open it, not the zero address")
+
+    @property
+    def id(self) -> BidId:
+        """Its struct hash."""
+        return BidId(self.struct_hash())
+
+    @property
+    def quantity(self) -> GpuSeconds:
+        """GPU-seconds asked for."""
+        return GpuSeconds(self.count * self.duration)
+
+
+class Terms(Value, frozen=True, kw_only=True):
+    """A bid's full constraints; empty fields constrain nothing. Hashed into `Bid.terms`."""
+
+    KIND: ClassVar[str] = "cloud-gpu/terms"
+    gpu_classes: tuple[GpuClass, ...] = ()
+    gpu_memory_mib_min: int = 0
+    memory_mib_min: int = 0
+    disk_mib_min: int = 0
+    cuda_min: str = ""
+    regions: tuple[str, ...] = ()
+    network_classes: tuple[str, ...] = ()
+    isolation_min: Isolation = Isolation.PROCESS
+    simulated_allowed: bool = True
+    excluded_providers: tuple[Address, ...] = ()
+
+    def __post_init__(self) -> None:
+        words = self.gpu_classes + self.regions + self.network_classes
+        if len(words) + len(self.excluded_providers) > limits.TERMS_WORDS_MAX:
+            raise ValueError(f"terms hold at most {limits.TERMS_WORDS_MAX} words in all")
+        if any(len(word) > 64 for word in words):
+            raise ValueError("a word of the terms has at most 64 characters")
+
+    @property
+    def digest(self) -> Digest:
+        """keccak256 of the canonical JSON."""
+        return keccak256(to_json(self))
+
+    def unmet_by(self, profile: HardwareProfile, provider: Address) -> str | None:
+        """The first constraint that a machine does not satisfy, in words; None: all are met."""
+        gpu = profile.gpus[0]
+        if self.gpu_classes and profile.gpu_class not in self.gpu_classes:
+            return (
+                f"gpu_classes: found {profile.gpu_class}, needed one of {_listed(self.gpu_classes)}"
+            )
+        for name, found, needed in (
+            (
+                "gpu_memory_mib_min",
+                min(g.memory_mib for g in profile.gpus),
+                self.gpu_memory_mib_min,
+            ),
+            ("memory_mib_min", profile.memory_mib, self.memory_mib_min),
+            ("disk_mib_min", profile.disk_mib, self.disk_mib_min),
+        ):
+            if found < needed:
+                return f"{name}: found {found}, needed {needed}"
+        if self.cuda_min and _version(gpu.cuda) < _version(self.cuda_min):
+            return f"cuda_min: found {gpu.cuda or 'none'}, needed {self.cuda_min}"
+        if self.regions and not set(self.regions) & set(profile.region.split("/")):
+            return (
+                f"regions: found {profile.region or 'none'}, needed one of {_listed(self.regions)}"
+            )
+        if self.network_classes and profile.network_class not in self.network_classes:
+            return f"network_classes: found {profile.network_class}, needed one of {_listed(self.network_classes)}"
+        if profile.isolation.strength < self.isolation_min.strength:
+            return f"isolation_min: found {profile.isolation}, needed {self.isolation_min}"
+        if profile.simulated and not self.simulated_allowed:
+            return "simulated_allowed: found simulated GPUs, needed real ones"
+        if provider in self.excluded_providers:
+            return f"excluded_providers: names {provider}"
+        return None
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(words)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in text.split(".")) if text else ()
+
+
+class SignedBid(Value, frozen=True, kw_only=True):
+    """A bid as a buyer submits it."""
+
+    bid: Signed[Bid]
+    terms: Terms
+
+
+class Advert(Value, frozen=True, kw_only=True):
+    """An ask as it is gossiped: with the machine's profile and where its node is reached."""
+
+    KIND: ClassVar[str] = "cloud-gpu/advert"
+    ask: Signed[Ask]
+    profile: HardwareProfile
+    peer: PeerId
+    addresses: tuple[str, ...]
+    """Multiaddrs, each ending in /p2p/<peer>."""
+    binding: Statement[NodeBinding]
+
+
+SignedAdvert = Statement[Advert]
+"""Signed by the node key."""

@@ -1,0 +1,97 @@
+"""How pure code reaches the outside world: small protocols, one role each.
+
+Every port has a fake in `cloud_gpu.testing` and a real adapter; one suite runs on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cloud_gpu.protocol.effects import ChainCall
+from cloud_gpu.protocol.events import ChainEvent
+from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.units import Instant, TokenAmount
+from cloud_gpu.protocol.values import Address, Digest, Value
+
+EventT = TypeVar("EventT")
+
+
+class Clock(Protocol):
+    """The wall clock."""
+
+    def now(self) -> Instant: ...
+
+
+class AccountView(Value, frozen=True, kw_only=True):
+    """An account's word on chain."""
+
+    id: int
+    cash: TokenAmount
+    nonce_base: int
+    nonce_bits: int
+
+    def nonce_is_free(self, nonce: int) -> bool:
+        """Whether a bid with this nonce could still open."""
+        place = nonce - self.nonce_base
+        return place >= 0 and (place > 127 or not self.nonce_bits >> place & 1)
+
+
+class MachineView(Value, frozen=True, kw_only=True):
+    """A machine's words on chain; `paid` and `cap` are of its current lease."""
+
+    status: MachineStatus
+    product: int
+    bond: TokenAmount
+    locked: TokenAmount
+    seq: int
+    """Of the current lease while one is open, of the next one otherwise."""
+    cap: TokenAmount
+    paid: TokenAmount
+    buyer_id: int
+    start: int
+    duration: int
+    market_id: int
+
+
+class Chain(Protocol):
+    """One account's way to LeaseBook; calls are durable before they are sent."""
+
+    async def submit(self, call: ChainCall) -> None: ...
+
+    def events(self) -> AsyncIterator[ChainEvent]: ...
+
+    async def account(self, address: Address) -> AccountView: ...
+
+    async def machine(self, key: MachineKey) -> MachineView: ...
+
+
+class Journal(Protocol[EventT]):
+    """Accepted events, durable before they are handled; starting is replaying."""
+
+    def append(self, event: EventT, now: Instant) -> None: ...
+
+    def replay(self) -> Iterator[tuple[EventT, Instant]]: ...
+
+
+class MarketApi(Protocol):
+    """A market, as its buyers see it."""
+
+    async def place(self, order: SignedBid) -> SignedReceipt: ...
+
+    async def report(self, bid: Digest) -> BidReport: ...
+
+    async def asks(self) -> Sequence[SignedAdvert]: ...
+
+
+class Artifacts(Protocol):
+    """Files by sha256."""
+
+    def put_file(self, path: Path) -> str: ...
+
+    def path_of(self, sha256: str) -> Path: ...
+
+    def has(self, sha256: str) -> bool: ...

@@ -1,0 +1,99 @@
+"""The vocabulary under every other file: byte strings of fixed length, and the shape of values.
+
+A value is frozen and checks itself when it is made. This file knows nothing of money, time,
+parties or encodings.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import msgspec
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen protocol value; subclasses validate in `__post_init__` and raise `ValueError`."""
+
+
+class FixedBytes:
+    """Bytes of one fixed length, written as 0x-prefixed lower-case hex."""
+
+    __slots__ = ("raw",)
+    LENGTH: ClassVar[int]
+
+    raw: bytes
+
+    def __init__(self, raw: bytes) -> None:
+        if len(raw) != self.LENGTH:
+            raise ValueError(f"{type(self).__name__} needs {self.LENGTH} bytes, found {len(raw)}")
+        object.__setattr__(self, "raw", bytes(raw))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read 0x-prefixed hex of exactly this length; raises ValueError saying what is wrong."""
+        digits = 2 * cls.LENGTH
+        if not text.startswith("0x") or len(text) != digits + 2:
+            raise ValueError(
+                f"{cls.__name__} is written as 0x and {digits} hex digits, found {text[:80]!r}"
+            )
+        try:
+            return cls(bytes.fromhex(text[2:]))
+        except ValueError as error:
+            raise ValueError(f"{cls.__name__} holds a character that is no hex digit") from error
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name}")
+
+    def __str__(self) -> str:
+        return "0x" + self.raw.hex()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.raw == self.raw
+
+    def __lt__(self, other: Self) -> bool:
+        return self.raw < other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        return type(self), (self.raw,)
+
+
+class Address(FixedBytes):
+    """An account on the chain (20 bytes), written with its EIP-55 checksum."""
+
+    LENGTH = 20
+
+    def __str__(self) -> str:
+        return str(to_checksum_address(self.raw))
+
+    @property
+    def is_zero(self) -> bool:
+        return not any(self.raw)
+
+
+class Digest(FixedBytes):
+    """A 32-byte hash."""
+
+    LENGTH = 32
+
+
+class Signature(FixedBytes):
+    """An secp256k1 signature r, s, v (65 bytes, v is 27 or 28)."""
+
+    LENGTH = 65
+
+
+ZERO_ADDRESS = Address(bytes(20))
+ZERO_DIGEST = Digest(bytes(32))
+
+
+def keccak256(raw: bytes) -> Digest:
+    """Keccak-256, the chain's hash."""
+    return Digest(bytes(keccak(raw)))

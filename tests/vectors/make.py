@@ -1,0 +1,131 @@
+"""Write the vectors that Python and Solidity both check: `python -m tests.vectors.make`.
+
+Orders: struct hashes and digests of every EIP-712 type under one domain, computed by eth-account,
+which shares no code with the protocol. Settlement: the arithmetic by exact fractions.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from fractions import Fraction
+from math import ceil, floor
+from pathlib import Path
+from typing import Any
+
+from eth_account.messages import encode_typed_data
+from eth_utils.crypto import keccak
+
+from cloud_gpu.protocol.match import Match
+from cloud_gpu.protocol.orders import Ask, Bid
+from cloud_gpu.protocol.signing import Document, TypedData
+from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
+
+FOLDER = Path(__file__).parent
+DOMAIN = {
+    "name": "LeaseBook",
+    "version": "1",
+    "chainId": 31337,
+    "verifyingContract": "0x5FbDB2315678afecb367f032d93F642f64180aa3",
+}
+DELEGATE = "Delegate(address account,uint8 role,uint32 expiry)"
+TYPES: tuple[type[TypedData], ...] = (Ask, Bid, Match, Ready, Accept, Voucher, Final, Document)
+
+
+def order_vectors(rng: random.Random) -> dict[str, Any]:
+    """Three random instances of each type, with what eth-account makes of them."""
+    cases = []
+    for type_string in [kind.TYPE for kind in TYPES] + [DELEGATE]:
+        for _ in range(3):
+            cases.append(_order_case(type_string, rng))
+    return {"domain": DOMAIN, "cases": cases}
+
+
+def _order_case(type_string: str, rng: random.Random) -> dict[str, Any]:
+    name, inside = re.fullmatch(r"(\w+)\((.*)\)", type_string).groups()  # type: ignore[union-attr]
+    layout = [
+        dict(zip(("type", "name"), part.split(" "), strict=True)) for part in inside.split(",")
+    ]
+    fields = {part["name"]: _random_field(name, part["name"], part["type"], rng) for part in layout}
+    encoded = encode_typed_data(DOMAIN, {name: layout}, fields)
+    return {
+        "type": name,
+        "typeString": type_string,
+        "fields": {k: str(v) if isinstance(v, int) else v for k, v in fields.items()},
+        "structHash": "0x" + encoded.body.hex(),
+        "digest": "0x" + keccak(b"\x19\x01" + encoded.header + encoded.body).hex(),
+    }
+
+
+def _random_field(owner: str, name: str, kind: str, rng: random.Random) -> Any:
+    if kind == "address":
+        return "0x" + rng.randbytes(20).hex()
+    if kind == "bytes32":
+        return "0x" + rng.randbytes(32).hex()
+    if name in ("minPricePerHour", "maxPricePerHour", "price"):
+        return rng.randrange(1, 2**37) * 1000
+    if name == "maxDuration":
+        return 2**24 - 1 - rng.randrange(1000)
+    if name == "flags":
+        return rng.randrange(4 if owner == "Ask" else 8)
+    if name in ("maxFeeBps", "auditBps"):
+        return rng.randrange(1, 1000)
+    bits = int(kind.removeprefix("uint"))
+    return rng.randrange(1, 2 ** min(bits, 23))
+
+
+def settlement_vectors(rng: random.Random) -> list[dict[str, str]]:
+    """Edge cases and random ones; every figure by exact fractions, then floored or ceiled."""
+    edges = [
+        (1, 1, 1),
+        (1, 3600, 1),
+        (2**48 - 1, 2**24 - 1, 2**24 - 2),
+        (10, 3, 0),
+        (999, 299, 300),
+    ]
+    cases = []
+    for i in range(60):
+        cap, duration, elapsed = (
+            edges[i]
+            if i < len(edges)
+            else (rng.randrange(1, 2**48), rng.randrange(1, 2**24), rng.randrange(0, 2**24))
+        )
+        paid_at = rng.randrange(0, elapsed + 1)
+        fee, penalty, min_bond = (
+            rng.randrange(0, 1001),
+            rng.randrange(0, 10_001),
+            rng.randrange(0, 20_001),
+        )
+        ceiling = floor(Fraction(cap) * min(elapsed, duration) / duration)
+        paid = floor(Fraction(cap) * min(paid_at, duration) / duration)
+        voucher = rng.choice(
+            [0, paid, ceiling, cap, min(cap, ceiling + 1), rng.randrange(0, cap + 1)]
+        )
+        delta = max(0, min(voucher, ceiling) - paid)
+        market = floor(Fraction(delta * fee, 10_000))
+        rest = cap - paid - delta
+        row = {
+            "cap": cap, "duration": duration, "elapsed": elapsed, "voucher": voucher, "paid": paid,
+            "feeBps": fee, "penaltyBps": penalty, "minBondBps": min_bond,
+            "accrued": ceiling, "payable": delta, "fee": market, "provider": delta - market,
+            "refundOnClose": rest,
+            "noShow": min(cap, ceil(Fraction(cap * 300, duration))),
+            "penalty": ceil(Fraction(rest * penalty, 10_000)),
+            "bondNeeded": ceil(Fraction(cap * min_bond, 10_000)),
+        }  # fmt: skip
+        cases.append({key: str(value) for key, value in row.items()})
+    return cases
+
+
+def main() -> None:
+    """Write both files; the seed is part of the vectors."""
+    for name, content in (
+        ("orders.json", order_vectors(random.Random(20261130))),
+        ("settlement.json", {"cases": settlement_vectors(random.Random(20261130))}),
+    ):
+        (FOLDER / name).write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
