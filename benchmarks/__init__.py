@@ -1,0 +1,1 @@
+"""One runnable module a published number: `python -m benchmarks.NAME` prints a table, then JSON."""
