@@ -48,8 +48,10 @@ class FrameReader:
         """The next `count` bytes. Raises `StreamEnded` before the first, `FrameCut` after it."""
         while len(self._held) < count:
             if not await self._more():
-                raise FrameCut(f"{len(self._held)} of {count} bytes") if self._held else (
-                    StreamEnded()
+                raise (
+                    FrameCut(f"{len(self._held)} of {count} bytes")
+                    if self._held
+                    else (StreamEnded())
                 )
         taken = bytes(self._held[:count])
         del self._held[:count]

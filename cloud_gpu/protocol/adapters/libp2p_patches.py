@@ -61,6 +61,10 @@ _MESSAGES_PER_RPC_MAX = 4_096
 _SUBSCRIPTIONS_PER_RPC_MAX = 256
 _SEQUENCE_BYTES = 8
 
+# What upstream reports of a failed dial or stream, our exceptions say; without a handler it would
+# go to stderr. LIBP2P_DEBUG installs handlers of its own.
+logging.getLogger("libp2p").addHandler(logging.NullHandler())
+
 # Every dial waits 250 ms for an alternative that plain TCP does not have.
 _swarm_module._HAPPY_EYEBALLS_DELAY = 0
 
@@ -119,8 +123,7 @@ class ContainedPubsub(Pubsub):
         except Exception as error:
             log.info("gossip from %s is not gossip: %r", peer, error)
             self._inlet.misbehaved(peer, f"gossip stream: {error!r}")
-        with suppress(Exception):
-            await stream.reset()
+        await reset_quietly(stream)
         self._handle_dead_peer(peer)
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
@@ -150,7 +153,7 @@ class ContainedPubsub(Pubsub):
             raise FrameError(f"{len(rpc.subscriptions)} subscriptions in one RPC")
         for message in rpc.publish:
             if self._is_subscribed_to_msg(message):
-                while pause_s := self._inlet.pause_s(peer):
+                while pause_s := self._inlet.pause_s(peer):  # noqa: ASYNC110  # a known time
                     await trio.sleep(pause_s)
                 await self.push_msg(peer, message)
         for subscription in rpc.subscriptions:
@@ -309,8 +312,11 @@ def _contained(
             return
         try:
             await handler(stream)
+        except (StreamEnded, IOException, RawConnError) as error:
+            log.debug("a stream of %s ended: %r", peer, error)
+            await reset_quietly(stream)
         except Exception as error:
-            log.info("a stream of %s failed: %r", peer, error)
+            log.warning("a stream of %s failed: %r", peer, error)
             await reset_quietly(stream)
         finally:
             turns.end(peer)
@@ -324,7 +330,7 @@ def _inbound_holder(swarm: Swarm) -> Callable[..., Awaitable[None]]:
     It is also the task and the record that leak for every connection ever accepted.
     """
 
-    async def hold(read_write_closer: Any, maddr: Any, failure_event: Any) -> None:
+    async def hold(read_write_closer: Any, maddr: Any, _failure: Any) -> None:
         connection = RawConnection(read_write_closer, False)
         try:
             muxed = await swarm.upgrade_inbound_raw_conn(connection, maddr)
@@ -333,16 +339,20 @@ def _inbound_holder(swarm: Swarm) -> Callable[..., Awaitable[None]]:
         except Exception as error:
             log.debug("an inbound connection failed: %r", error)
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                with suppress(Exception):
-                    await connection.close()
+            with suppress(Exception), briefly_shielded():
+                await connection.close()
 
     return hold
 
 
+def briefly_shielded(seconds: float = 1) -> trio.CancelScope:
+    """Room for a last write while being cancelled, and an end to it if the peer does not read."""
+    return trio.CancelScope(shield=True, deadline=trio.current_time() + seconds)
+
+
 async def reset_quietly(stream: INetStream) -> None:
     """Give up a stream; it may be gone already."""
-    with suppress(Exception):
+    with suppress(Exception), briefly_shielded():
         await stream.reset()
 
 
