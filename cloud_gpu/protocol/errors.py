@@ -8,6 +8,7 @@ exceptions are raised by adapters and façades only, never by a party.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from cloud_gpu.protocol.values import Value
 
@@ -80,9 +81,14 @@ class Rejection(Value, frozen=True, kw_only=True):
 class CloudGpuError(Exception):
     """Base of every exception that leaves this package; the text says what to do."""
 
+    exit_code: ClassVar[int] = 1
+    """What a command line exits with."""
+
 
 class OutsideWorldError(CloudGpuError):
     """The chain, a peer, a service or the disk failed; nothing was done by halves."""
+
+    exit_code = 8
 
 
 class ChainUnavailable(OutsideWorldError):
@@ -128,9 +134,13 @@ class ToolchainMissing(OutsideWorldError):
 class SettingsInvalid(CloudGpuError):
     """A setting or key is missing or wrong; the text names the field, the rule and the fix."""
 
+    exit_code = 3
+
 
 class Rejected(CloudGpuError):
     """The market, a provider or a contract refused; `rejection` says why."""
+
+    exit_code = 7
 
     def __init__(self, rejection: Rejection) -> None:
         super().__init__(str(rejection))
@@ -140,9 +150,13 @@ class Rejected(CloudGpuError):
 class NoMatch(Rejected):
     """No ask satisfies the bid; `rejection` names the blocking limit and the nearest change."""
 
+    exit_code = 5
+
 
 class FundsTooSmall(CloudGpuError):
     """The vault or the cap does not cover what was asked; amounts in base units."""
+
+    exit_code = 6
 
     def __init__(self, needed: int, have: int, text: str) -> None:
         super().__init__(text)
@@ -152,9 +166,13 @@ class FundsTooSmall(CloudGpuError):
 class StartTimeout(CloudGpuError):
     """The provider was not ready by the start deadline; the lease was refunded."""
 
+    exit_code = 10
+
 
 class LeaseInterrupted(CloudGpuError):
     """The lease ended before the caller closed it; `reason` is its end reason."""
+
+    exit_code = 10
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)

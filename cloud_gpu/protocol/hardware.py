@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, NewType
 
+from msgspec import field
+
 from cloud_gpu.protocol.values import Value
 
 GpuClass = NewType("GpuClass", str)
@@ -63,7 +65,7 @@ class HardwareProfile(Value, frozen=True, kw_only=True):
     isolation: Isolation
     simulated: bool
     """True: the GPUs are declared stand-ins; nothing computes on them."""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = field(default_factory=dict)
     """Node labels in Kubernetes' form: `nvidia.com/gpu.product` and so on."""
 
     def __post_init__(self) -> None:

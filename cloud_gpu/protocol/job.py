@@ -12,6 +12,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import ClassVar, Final, NewType
 
+from msgspec import field
+
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.lease import LeaseKey
@@ -70,7 +72,7 @@ class JobSpec(Value, frozen=True, kw_only=True):
     inputs: tuple[FileRef, ...] = ()
     outputs: tuple[str, ...] = ()
     """Paths, folders or glob patterns below the job's folder to return; empty: what changed."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = field(default_factory=dict)
     seed: int = 0
     comparison: str = "bytes"
     """Comparator class by which an audit compares results."""

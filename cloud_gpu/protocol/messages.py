@@ -31,7 +31,7 @@ class Access(Value, frozen=True, kw_only=True):
 
 
 class RuntimeReport(Value, frozen=True, kw_only=True):
-    """What the node prepared; its digest is `Ready.runtime_hash`, so it cannot change afterwards."""
+    """What the node prepared; bound by `Ready.runtime_hash`, so it cannot change afterwards."""
 
     KIND: ClassVar[str] = "cloud-gpu/runtime-report"
     lease: LeaseKey

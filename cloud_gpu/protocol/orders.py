@@ -190,7 +190,8 @@ class Terms(Value, frozen=True, kw_only=True):
                 f"regions: found {profile.region or 'none'}, needed one of {_listed(self.regions)}"
             )
         if self.network_classes and profile.network_class not in self.network_classes:
-            return f"network_classes: found {profile.network_class}, needed one of {_listed(self.network_classes)}"
+            needed_words = _listed(self.network_classes)
+            return f"network_classes: found {profile.network_class}, needed one of {needed_words}"
         if profile.isolation.strength < self.isolation_min.strength:
             return f"isolation_min: found {profile.isolation}, needed {self.isolation_min}"
         if profile.simulated and not self.simulated_allowed:

@@ -25,7 +25,7 @@ class Split(Value, frozen=True, kw_only=True):
 
 
 def accrued(cap: TokenAmount, elapsed: int, duration: int) -> TokenAmount:
-    """The ceiling of pay after `elapsed` seconds: floor(cap * min(elapsed, duration) / duration)."""
+    """The ceiling of pay: floor(cap * min(elapsed, duration) / duration); times in seconds."""
     if elapsed <= 0:
         return TokenAmount(0)
     return TokenAmount(cap.value * min(elapsed, duration) // duration)
@@ -45,7 +45,7 @@ def settle(
     *,
     close: bool,
 ) -> Split:
-    """Divide a payment; with `close` the unpaid rest returns to the buyer. Amounts in base units."""
+    """Divide a payment; with `close` the unpaid rest returns to the buyer."""
     delta = payable(voucher, ceiling, paid)
     market = share_down(delta, fee)
     rest = cap - paid - delta if close else TokenAmount(0)

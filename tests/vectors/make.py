@@ -35,10 +35,8 @@ TYPES: tuple[type[TypedData], ...] = (Ask, Bid, Match, Ready, Accept, Voucher, F
 
 def order_vectors(rng: random.Random) -> dict[str, Any]:
     """Three random instances of each type, with what eth-account makes of them."""
-    cases = []
-    for type_string in [kind.TYPE for kind in TYPES] + [DELEGATE]:
-        for _ in range(3):
-            cases.append(_order_case(type_string, rng))
+    type_strings = [kind.TYPE for kind in TYPES] + [DELEGATE]
+    cases = [_order_case(type_string, rng) for type_string in type_strings for _ in range(3)]
     return {"domain": DOMAIN, "cases": cases}
 
 
