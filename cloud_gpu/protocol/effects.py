@@ -56,10 +56,15 @@ class SettleBatch(_Effect, frozen=True, kw_only=True):
 
 
 class Closing(Value, frozen=True, kw_only=True):
-    """One lease to close: the newest voucher and the provider's word on it."""
+    """One lease to close at the voucher's amount.
+
+    `final` is the provider's word. Before the lease's end the buyer must agree too: its own Final
+    of the same amount stands in for the voucher's signature.
+    """
 
     voucher: Signed[Voucher]
     final: Signed[Final]
+    buyer_final: Signed[Final] | None = None
 
 
 class CloseBatch(_Effect, frozen=True, kw_only=True):

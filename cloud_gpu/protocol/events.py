@@ -86,7 +86,8 @@ class ProductRegistered(_Event, frozen=True, kw_only=True):
     product: int
     gpu_class: GpuClass
     slice_gpus: int
-    region_group: int
+    region_group: str
+    """Empty: anywhere."""
     min_bond: BasisPoints
     notice: int
     penalty: BasisPoints
@@ -104,15 +105,23 @@ class MachineAdded(_Event, frozen=True, kw_only=True):
     machine: MachineKey
     product: int
     bond: TokenAmount
-    seq: int
-    """The seq that the machine's next lease will have."""
+    """Lease numbers go on where they were if the machine was here before; the first is 1."""
 
 
-class BondChanged(_Event, frozen=True, kw_only=True):
-    """The bond after an addition, a penalty or a slash, base units."""
-
+class BondAdded(_Event, frozen=True, kw_only=True):
     machine: MachineKey
-    bond: TokenAmount
+    added: TokenAmount
+
+
+class PenaltyPaid(_Event, frozen=True, kw_only=True):
+    """A no-show or an early release cost the provider this much, to the buyer.
+
+    The bond falls by whole bond units, rounded up; the change became the provider's cash.
+    """
+
+    lease: LeaseKey
+    amount: TokenAmount
+    at: int
 
 
 class MachinePaused(_Event, frozen=True, kw_only=True):
@@ -175,11 +184,10 @@ class LeaseSettled(_Event, frozen=True, kw_only=True):
 
 
 class LeaseStopped(_Event, frozen=True, kw_only=True):
-    """The buyer stopped it: the ceiling is frozen at `cap`, `refund` went back to the buyer."""
+    """The buyer stopped it: pay is frozen at `ceiling`, the cap's rest went back to the buyer."""
 
     lease: LeaseKey
-    cap: TokenAmount
-    refund: TokenAmount
+    ceiling: TokenAmount
     at: int
 
 
@@ -189,12 +197,11 @@ class NoticeGiven(_Event, frozen=True, kw_only=True):
 
 
 class LeaseClosed(_Event, frozen=True, kw_only=True):
-    """The end: all that was paid to the provider's side, and what this step refunded."""
+    """The end: `paid` in all to the provider's side, fee included; the cap's rest to the buyer."""
 
     lease: LeaseKey
     reason: LeaseEndReason
     paid: TokenAmount
-    refund: TokenAmount
     at: int
 
 
@@ -222,7 +229,8 @@ ChainEvent: TypeAlias = (
     | ProductRegistered
     | MarketRegistered
     | MachineAdded
-    | BondChanged
+    | BondAdded
+    | PenaltyPaid
     | MachinePaused
     | MachineRetiring
     | MachineRetired

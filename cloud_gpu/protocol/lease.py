@@ -164,7 +164,7 @@ class Windows(Value, frozen=True, kw_only=True):
     start: int
     claim: int
     retire: int
-    revocation: int
+    no_show: int = limits.NO_SHOW_S
 
     def __post_init__(self) -> None:
         if not 0 < self.start <= limits.START_WINDOW_S_MAX:

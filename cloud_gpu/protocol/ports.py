@@ -48,7 +48,9 @@ class MachineView(Value, frozen=True, kw_only=True):
     bond: TokenAmount
     locked: TokenAmount
     seq: int
-    """Of the current lease while one is open, of the next one otherwise."""
+    """Of the newest lease; 0 before the first."""
+    next_seq: int
+    """What the next ask must carry."""
     cap: TokenAmount
     paid: TokenAmount
     buyer_id: int

@@ -52,10 +52,9 @@ def settle(
     return Split(provider=delta - market, market=market, buyer=rest)
 
 
-def no_show_amount(cap: TokenAmount, duration: int) -> TokenAmount:
-    """What a side that failed to show up owes: min(cap, five minutes of price), rounded up."""
-    five_minutes = -(-cap.value * limits.NO_SHOW_S // duration)
-    return TokenAmount(min(cap.value, five_minutes))
+def no_show_amount(cap: TokenAmount, duration: int, window: int = limits.NO_SHOW_S) -> TokenAmount:
+    """What a side that failed to show up owes: min(cap, `window` s of price), rounded up."""
+    return TokenAmount(min(cap.value, -(-cap.value * window // duration)))
 
 
 def release_penalty(rest: TokenAmount, penalty: BasisPoints) -> TokenAmount:
