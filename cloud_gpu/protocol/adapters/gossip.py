@@ -289,6 +289,10 @@ class Overlay:
                 raise PeerUnreachable(f"{found} of {count} peers on {topic!r} after {timeout_s} s")
             await trio.sleep(0.02)
 
+    def misbehaved(self, peer: str, what: str) -> None:
+        """Report what no honest peer does; a few times within a minute ban it for another."""
+        self._inlet.misbehaved(parse_target(peer)[0], what)
+
     async def disconnect(self, peer: str) -> None:
         """End every connection to a peer now."""
         await self._links.cut(parse_target(peer)[0])
