@@ -120,8 +120,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test must not read what the person at this machine has configured."""
+def _no_settings_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A test must not read, or change, what the person at this machine has configured."""
     for name in [name for name in os.environ if name.startswith("CLOUD_GPU_")]:
         if name != "CLOUD_GPU_CI":
             monkeypatch.delenv(name)
+    nobody = tmp_path_factory.getbasetemp() / "nobody"
+    for kind in ("CONFIG", "DATA", "STATE"):  # the cache stays: Anvil is in it
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(nobody / kind.lower()))
