@@ -93,6 +93,12 @@ class ExpireLease(_Effect, frozen=True, kw_only=True):
     lease: LeaseKey
 
 
+class CancelOne(_Effect, frozen=True, kw_only=True):
+    """The buyer voids its bids that carry this nonce."""
+
+    nonce: int
+
+
 ChainCall: TypeAlias = (
     OpenBatch
     | PostReady
@@ -103,6 +109,7 @@ ChainCall: TypeAlias = (
     | ReleaseLease
     | RefundUnstarted
     | ExpireLease
+    | CancelOne
 )
 
 
@@ -242,6 +249,22 @@ class LeaseNotOpened(Notice, frozen=True, kw_only=True):
     terms: Terms | None = None
 
 
+class LeaseFailing(Notice, frozen=True, kw_only=True):
+    """The lease is ending though nobody here asked for it; `LeaseOver` follows."""
+
+    lease: LeaseKey
+    reason: LeaseEndReason
+    detail: str
+
+
+class LeaseFrozen(Notice, frozen=True, kw_only=True):
+    """Stopped on chain: `ceiling` at most is still paid out, `refund` is the buyer's again."""
+
+    lease: LeaseKey
+    ceiling: TokenAmount
+    refund: TokenAmount
+
+
 class LeaseOver(Notice, frozen=True, kw_only=True):
     """The lease ended on chain."""
 
@@ -271,6 +294,8 @@ AnyNotice: TypeAlias = (
     | LeaseFunded
     | LeaseUsable
     | LeaseNotOpened
+    | LeaseFailing
+    | LeaseFrozen
     | LeaseOver
     | JobOutput
     | JobDone

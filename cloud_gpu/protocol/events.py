@@ -338,6 +338,8 @@ class LeaseWanted(_Event, frozen=True, kw_only=True):
     """Open one lease: the signed alternatives share one nonce."""
 
     bids: tuple[SignedBid, ...]
+    adverts: tuple[SignedAdvert, ...] = ()
+    """What the market lists now: the node's addresses, should the market fall silent."""
 
 
 class JobWanted(_Event, frozen=True, kw_only=True):
