@@ -6,7 +6,7 @@ same value is the same bytes on every machine. Unknown fields are refused, never
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 import rfc8785
@@ -40,7 +40,11 @@ def to_json(value: object) -> bytes:
     return rfc8785.dumps(msgspec.to_builtins(value, enc_hook=_to_builtin))
 
 
-def from_json(raw: bytes | str, kind: type[ValueT]) -> ValueT:
+@overload
+def from_json(raw: bytes | str, kind: type[ValueT]) -> ValueT: ...
+@overload
+def from_json(raw: bytes | str, kind: object) -> Any: ...
+def from_json(raw: bytes | str, kind: Any) -> Any:
     """Parse strictly. Raises `ValueError` whose text names the field and the rule it breaks."""
     try:
         return msgspec.json.decode(raw, type=kind, dec_hook=_from_builtin)
@@ -55,7 +59,11 @@ def to_builtins(value: object) -> Any:
     return msgspec.to_builtins(value, enc_hook=_to_builtin)
 
 
-def from_builtins(found: object, kind: type[ValueT]) -> ValueT:
+@overload
+def from_builtins(found: object, kind: type[ValueT]) -> ValueT: ...
+@overload
+def from_builtins(found: object, kind: object) -> Any: ...
+def from_builtins(found: object, kind: Any) -> Any:
     """The inverse of `to_builtins`; raises `ValueError` naming the field."""
     try:
         return msgspec.convert(found, kind, dec_hook=_from_builtin)

@@ -147,8 +147,8 @@ def instant(at_s: int) -> Instant:
     return at_s * 1000
 
 
-_DECIMAL = re.compile(r"(\d{1,13})(?:\.(\d{1,18}))?")
-_WORD = re.compile(r"(\d+)([dhms])")
+_DECIMAL = re.compile(r"(\d{1,13})(?:\.(\d{1,18}))?", re.ASCII)
+_WORD = re.compile(r"(\d+)([dhms])", re.ASCII)
 _WORD_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
@@ -192,7 +192,7 @@ def parse_duration(word: str | int) -> int:
     """Seconds of "2h", "90s", "1h30m", "1d" or a plain number of seconds; raises ValueError."""
     if isinstance(word, int):
         seconds = word
-    elif word.strip().isdigit():
+    elif word.isascii() and word.strip().isdigit():
         seconds = int(word)
     else:
         text = word.strip().lower()

@@ -58,7 +58,7 @@ class Voucher(_Amount, frozen=True, kw_only=True):
 
 
 class Final(_Amount, frozen=True, kw_only=True):
-    """The lease may close at `amount` in all; signed by the provider, and by the buyer to end early."""
+    """The lease may close at `amount` in all: the provider says so, and the buyer to end early."""
 
     TYPE = "Final(address provider,uint32 index,uint24 seq,uint48 amount)"
     ROLE = KeyRole.NODE
