@@ -9,10 +9,11 @@ from typing import TypeAlias
 
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Digest, Value
@@ -200,6 +201,18 @@ class UnlistAsk(_Effect, frozen=True, kw_only=True):
     ask: Digest
 
 
+class ListProduct(_Effect, frozen=True, kw_only=True):
+    """A product was registered."""
+
+    product: Product
+
+
+class ReportLease(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a lease from now on."""
+
+    report: LeaseReport
+
+
 # The buyer's market and façade.
 
 
@@ -321,5 +334,5 @@ ProviderEffect: TypeAlias = (
     | RemoveContainer
     | ProbeMachine
 )
-MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk
+MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease
 BuyerEffect: TypeAlias = Transact | Connect | Send | SubmitBid | AskAboutBid | PushInputs | Tell

@@ -131,6 +131,10 @@ class ToolchainMissing(OutsideWorldError):
     """A program the devnet needs (anvil, node, forge) is not here and cannot be fetched."""
 
 
+class StorageFailed(OutsideWorldError):
+    """The disk or the database refused to keep something; it was not acknowledged."""
+
+
 class SettingsInvalid(CloudGpuError):
     """A setting or key is missing or wrong; the text names the field, the rule and the fix."""
 

@@ -92,7 +92,7 @@ class ProductRegistered(_Event, frozen=True, kw_only=True):
     notice: int
     penalty: BasisPoints
     flags: int
-    """Bit 0 interruptible, bit 1 challenge, bit 2 verified allowed."""
+    """See `ProductFlags`."""
 
 
 class MarketRegistered(_Event, frozen=True, kw_only=True):

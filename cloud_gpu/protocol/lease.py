@@ -158,6 +158,19 @@ class LeaseTerms(Value, frozen=True, kw_only=True):
         return started_at + self.duration
 
 
+class LeaseReport(Value, frozen=True, kw_only=True):
+    """How far a lease has come, as somebody who follows the chain tells it."""
+
+    terms: LeaseTerms
+    bid: Digest
+    state: LeaseState
+    started_at: int = 0
+    """Unix seconds; 0: not yet."""
+    paid: TokenAmount
+    """To the provider's side so far, fee included."""
+    reason: LeaseEndReason | None = None
+
+
 class Windows(Value, frozen=True, kw_only=True):
     """The contract's time-outs, constructor parameters with hard maxima; seconds."""
 

@@ -216,6 +216,19 @@ class SignedBid(Value, frozen=True, kw_only=True):
     terms: Terms
 
 
+class Cancellation(Value, frozen=True, kw_only=True):
+    """The market shall forget this bid. Signed by the buyer as a statement.
+
+    It binds nobody: only a nonce voided on chain (`CancelOne`) makes a bid unopenable.
+    """
+
+    KIND: ClassVar[str] = "cloud-gpu/cancellation"
+    bid: Digest
+
+
+SignedCancellation = Statement[Cancellation]
+
+
 class Advert(Value, frozen=True, kw_only=True):
     """An ask as it is gossiped: with the machine's profile and where its node is reached."""
 
