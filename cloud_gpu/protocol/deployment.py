@@ -10,9 +10,23 @@ from typing import Final
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.units import TokenAmount
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
 
 LEASE_BOOK: Final = "LeaseBook"
+VERIFICATION: Final = "Verification"
+
+
+class AuditWindows(Value, frozen=True, kw_only=True):
+    """Verification's time-outs, seconds."""
+
+    commit: int
+    """After the lease's end; then held money returns to the buyer."""
+    challenge: int
+    """How long an accusation may be contested."""
+    hard_cap: int
+    """After the commitment; then the batch pays unverified."""
+    late_slash: int
+    """How long an unverified batch can still cost the bond."""
 
 
 class Deployment(Value, frozen=True, kw_only=True):
@@ -26,6 +40,11 @@ class Deployment(Value, frozen=True, kw_only=True):
     windows: Windows
     bond_unit: TokenAmount
     """Bonds are whole multiples of it, base units."""
+    verification: Address = ZERO_ADDRESS
+    """The module that holds verified pay; zero: this deployment has none."""
+    verifiers: tuple[Address, ...] = ()
+    """The two verifiers fixed in it."""
+    audit: AuditWindows | None = None
     voucher_interval_s: int = 60
     heartbeat_s: int = 10
     confirmations: int = 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from cloud_gpu.protocol.audit import Commit, Evidence, Leaf, Results, Sibling, Verdict
+from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
@@ -16,7 +18,7 @@ from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price, TokenAmount
-from cloud_gpu.protocol.values import Digest, Value
+from cloud_gpu.protocol.values import Address, Digest, Value
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 
@@ -100,6 +102,58 @@ class CancelOne(_Effect, frozen=True, kw_only=True):
     nonce: int
 
 
+class CommitBatch(_Effect, frozen=True, kw_only=True):
+    """Verification: the provider commits a lease's segments."""
+
+    commit: Signed[Commit]
+
+
+class RevealPreimage(_Effect, frozen=True, kw_only=True):
+    """Verification: draw these batches with the next preimage of the verifier's chain."""
+
+    lease: LeaseKey
+    batch_no: int
+    preimage: Digest
+
+
+class FallbackSeed(_Effect, frozen=True, kw_only=True):
+    """Verification: draw without the verifier."""
+
+    lease: LeaseKey
+    batch_no: int
+
+
+class AccuseSegment(_Effect, frozen=True, kw_only=True):
+    """Verification: a leaf, its proof, and two verifiers' equal verdicts."""
+
+    leaf: Leaf
+    proof: tuple[Sibling, ...]
+    first: Signed[Verdict]
+    second: Signed[Verdict]
+
+
+class ContestSegment(_Effect, frozen=True, kw_only=True):
+    verdict: Signed[Verdict]
+
+
+class ConvictSegment(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+    batch_no: int
+    i: int
+
+
+class FinaliseBatch(_Effect, frozen=True, kw_only=True):
+    """Verification: with a verifier's signed results, or past the hard cap without."""
+
+    lease: LeaseKey
+    batch_no: int
+    results: Signed[Results] | None
+
+
+class ReturnHeld(_Effect, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
 ChainCall: TypeAlias = (
     OpenBatch
     | PostReady
@@ -139,6 +193,28 @@ class Connect(_Effect, frozen=True, kw_only=True):
 class Send(_Effect, frozen=True, kw_only=True):
     peer: PeerId
     message: Message
+
+
+class SendAudit(_Effect, frozen=True, kw_only=True):
+    peer: PeerId
+    message: AuditMessage
+
+
+class PublishVerifier(_Effect, frozen=True, kw_only=True):
+    """Gossip a verifier's notice."""
+
+    notice: SignedVerifierNotice
+
+
+class Replay(_Effect, frozen=True, kw_only=True):
+    """Re-execute a segment as an ordinary job on another provider of the class."""
+
+    evidence: Evidence
+    peer: PeerId
+    addresses: tuple[str, ...]
+    """Where the evidence's files are fetched."""
+    excluded: tuple[Address, ...]
+    """Providers that may not run it."""
 
 
 # The node's machine room.
@@ -333,6 +409,8 @@ ProviderEffect: TypeAlias = (
     | ResumeContainer
     | RemoveContainer
     | ProbeMachine
+    | SendAudit
 )
 MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease
+VerifierEffect: TypeAlias = Transact | Connect | SendAudit | PublishVerifier | Replay
 BuyerEffect: TypeAlias = Transact | Connect | Send | SubmitBid | AskAboutBid | PushInputs | Tell

@@ -1,23 +1,22 @@
-"""Past facts, as they come in to a party. Adapters make them; parties never do.
+"""Past facts, as they come in to a party: messages, machines, wishes. Adapters make them.
 
-Chain events carry the block's time in Unix seconds; the follower delivers each once, in order,
-after the confirmations it was told to wait for.
+Facts on the chain are in `chain_events`; here are the others, and which party hears what.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from cloud_gpu.protocol.effects import ChainCall
+from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
+from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.errors import Rejection
-from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile
-from cloud_gpu.protocol.identity import Delegation, PeerId
+from cloud_gpu.protocol.hardware import HardwareProfile
+from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
+from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
-from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 
@@ -42,210 +41,6 @@ class SendFailed(_Event, frozen=True, kw_only=True):
     peer: PeerId
     message: Message
     detail: str
-
-
-# The chain.
-
-
-class ChainAdvanced(_Event, frozen=True, kw_only=True):
-    """A new confirmed block; its events came before this."""
-
-    block: int
-    at: int
-
-
-class ChainReorganised(_Event, frozen=True, kw_only=True):
-    """Blocks after `block` were replaced; their events did not happen. New ones follow."""
-
-    block: int
-
-
-class AccountRegistered(_Event, frozen=True, kw_only=True):
-    account: Address
-    id: int
-
-
-class CashChanged(_Event, frozen=True, kw_only=True):
-    """A deposit (`increase`) or a withdrawal."""
-
-    account: Address
-    amount: TokenAmount
-    increase: bool
-
-
-class DelegationChanged(_Event, frozen=True, kw_only=True):
-    """A key was delegated or revoked."""
-
-    signer: Address
-    delegation: Delegation
-
-
-class ProductRegistered(_Event, frozen=True, kw_only=True):
-    """What can be sold: append-only."""
-
-    product: int
-    gpu_class: GpuClass
-    slice_gpus: int
-    region_group: str
-    """Empty: anywhere."""
-    min_bond: BasisPoints
-    notice: int
-    penalty: BasisPoints
-    flags: int
-    """See `ProductFlags`."""
-
-
-class MarketRegistered(_Event, frozen=True, kw_only=True):
-    market_id: int
-    account: Address
-    fee: BasisPoints
-
-
-class MachineAdded(_Event, frozen=True, kw_only=True):
-    machine: MachineKey
-    product: int
-    bond: TokenAmount
-    """Lease numbers go on where they were if the machine was here before; the first is 1."""
-
-
-class BondAdded(_Event, frozen=True, kw_only=True):
-    machine: MachineKey
-    added: TokenAmount
-
-
-class PenaltyPaid(_Event, frozen=True, kw_only=True):
-    """A no-show or an early release cost the provider this much, to the buyer.
-
-    The bond falls by whole bond units, rounded up; the change became the provider's cash.
-    """
-
-    lease: LeaseKey
-    amount: TokenAmount
-    at: int
-
-
-class MachinePaused(_Event, frozen=True, kw_only=True):
-    machine: MachineKey
-    paused: bool
-
-
-class MachineRetiring(_Event, frozen=True, kw_only=True):
-    machine: MachineKey
-
-
-class MachineRetired(_Event, frozen=True, kw_only=True):
-    machine: MachineKey
-
-
-class AsksCancelled(_Event, frozen=True, kw_only=True):
-    """Asks for a lower seq of this machine are dead."""
-
-    machine: MachineKey
-    seq: int
-
-
-class BidsCancelled(_Event, frozen=True, kw_only=True):
-    """A nonce (`below` false) or all nonces below it are dead."""
-
-    account: Address
-    nonce: int
-    below: bool
-
-
-class LeaseOpened(_Event, frozen=True, kw_only=True):
-    """Escrow is funded."""
-
-    terms: LeaseTerms
-    bid: Digest
-    """Struct hash of the bid it came from."""
-    at: int
-    transaction: Digest
-
-
-class LeaseReady(_Event, frozen=True, kw_only=True):
-    """The node's Ready is on chain."""
-
-    lease: LeaseKey
-    at: int
-
-
-class LeaseStarted(_Event, frozen=True, kw_only=True):
-    lease: LeaseKey
-    started_at: int
-    at: int
-
-
-class LeaseSettled(_Event, frozen=True, kw_only=True):
-    """`paid` is cumulative, fee included."""
-
-    lease: LeaseKey
-    paid: TokenAmount
-    at: int
-
-
-class LeaseStopped(_Event, frozen=True, kw_only=True):
-    """The buyer stopped it: pay is frozen at `ceiling`, the cap's rest went back to the buyer."""
-
-    lease: LeaseKey
-    ceiling: TokenAmount
-    at: int
-
-
-class NoticeGiven(_Event, frozen=True, kw_only=True):
-    lease: LeaseKey
-    at: int
-
-
-class LeaseClosed(_Event, frozen=True, kw_only=True):
-    """The end: `paid` in all to the provider's side, fee included; the cap's rest to the buyer."""
-
-    lease: LeaseKey
-    reason: LeaseEndReason
-    paid: TokenAmount
-    at: int
-
-
-class EntrySkipped(_Event, frozen=True, kw_only=True):
-    """One entry of a batch that this party sent was refused by the contract."""
-
-    call: ChainCall
-    position: int
-    rejection: Rejection
-
-
-class TransactionFailed(_Event, frozen=True, kw_only=True):
-    """A transaction reverted or could not be sent for good."""
-
-    call: ChainCall
-    error: str
-
-
-ChainEvent: TypeAlias = (
-    ChainAdvanced
-    | ChainReorganised
-    | AccountRegistered
-    | CashChanged
-    | DelegationChanged
-    | ProductRegistered
-    | MarketRegistered
-    | MachineAdded
-    | BondAdded
-    | PenaltyPaid
-    | MachinePaused
-    | MachineRetiring
-    | MachineRetired
-    | AsksCancelled
-    | BidsCancelled
-    | LeaseOpened
-    | LeaseReady
-    | LeaseStarted
-    | LeaseSettled
-    | LeaseStopped
-    | NoticeGiven
-    | LeaseClosed
-    | EntrySkipped
-    | TransactionFailed
-)
 
 
 # The node's own machine room.
@@ -331,6 +126,34 @@ class BidWithdrawn(_Event, frozen=True, kw_only=True):
     bid: Digest
 
 
+# Audits.
+
+
+class AuditMessageReceived(_Event, frozen=True, kw_only=True):
+    """A peer, authenticated by the overlay, spoke about a batch."""
+
+    peer: PeerId
+    message: AuditMessage
+
+
+class VerifierHeard(_Event, frozen=True, kw_only=True):
+    """A verifier's notice came by gossip, unchecked."""
+
+    notice: SignedVerifierNotice
+
+
+class ReplayDone(_Event, frozen=True, kw_only=True):
+    """A verifier's own re-execution ended; `result` is the digest it gave, None if it failed."""
+
+    lease: LeaseKey
+    batch_no: int
+    i: int
+    auditor: Address | None
+    """The provider that re-executed it."""
+    result: Digest | None
+    detail: str = ""
+
+
 # The buyer's own wishes, and what its market answers.
 
 
@@ -398,8 +221,14 @@ ProviderEvent: TypeAlias = (
     | OutputRead
     | JobExited
     | DrainAsked
+    | AuditMessageReceived
 )
-MarketEvent: TypeAlias = DeadlinePassed | ChainEvent | AskHeard | BidSubmitted | BidWithdrawn
+MarketEvent: TypeAlias = (
+    DeadlinePassed | ChainEvent | AskHeard | BidSubmitted | BidWithdrawn | VerifierHeard
+)
+VerifierEvent: TypeAlias = (
+    DeadlinePassed | ChainEvent | AskHeard | AuditMessageReceived | VerifierHeard | ReplayDone
+)
 BuyerEvent: TypeAlias = (
     DeadlinePassed
     | MessageReceived

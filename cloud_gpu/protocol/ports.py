@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.effects import ChainCall
-from cloud_gpu.protocol.events import ChainEvent
+from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
-from cloud_gpu.protocol.units import Instant, TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 EventT = TypeVar("EventT")
@@ -79,8 +80,27 @@ class Journal(Protocol[EventT]):
     def replay(self) -> Iterator[tuple[EventT, Instant]]: ...
 
 
+class MarketView(Value, frozen=True, kw_only=True):
+    """What a market says of itself."""
+
+    matcher: Address
+    """The key that bids must name, and that signs receipts."""
+    market_id: int
+    fee_bps: BasisPoints
+    round_ms: int
+    chain_id: int
+    lease_book: Address
+    token: Address
+    peer: PeerId
+    addresses: tuple[str, ...]
+
+
 class MarketApi(Protocol):
     """A market, as its buyers see it."""
+
+    async def describe(self) -> MarketView: ...
+
+    async def products(self) -> Sequence[ProductRegistered]: ...
 
     async def place(self, order: SignedBid) -> SignedReceipt: ...
 

@@ -17,9 +17,19 @@ from typing import Any
 from eth_account.messages import encode_typed_data
 from eth_utils.crypto import keccak
 
+from cloud_gpu.protocol.audit import (
+    Leaf,
+    Sibling,
+    SumTree,
+    batch_key,
+    draw_point,
+    weights,
+)
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import Match
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Document, TypedData
+from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 FOLDER = Path(__file__).parent
@@ -116,11 +126,48 @@ def settlement_vectors(rng: random.Random) -> list[dict[str, str]]:
     return cases
 
 
+def audit_vectors(rng: random.Random) -> list[dict[str, Any]]:
+    """Merkle sum trees of 1 to 100 segments: leaves, root, one proof, and draws from a seed."""
+    cases = []
+    contract = Address(rng.randbytes(20))
+    for n in (1, 2, 3, 4, 5, 7, 8, 13, 33, 100):
+        lease = LeaseKey(provider=Address(rng.randbytes(20)), index=rng.randrange(9), seq=n)
+        shares = weights([rng.randrange(1, 600) for _ in range(n)])
+        leaves = [
+            Leaf(
+                lease=lease,
+                batch_no=1,
+                i=i,
+                weight=share,
+                job=Digest(rng.randbytes(32)),
+                result=Digest(rng.randbytes(32)),
+                salt=Digest(rng.randbytes(32)),
+            )
+            for i, share in enumerate(shares)
+        ]
+        hashes = [Sibling(hash=leaf.hash(31337, contract), weight=leaf.weight) for leaf in leaves]
+        tree, i, seed = SumTree(hashes), rng.randrange(n), Digest(rng.randbytes(32))
+        proof = tree.proof(i)
+        leaf = leaves[i]
+        cases.append({
+            "contract": str(contract), "provider": str(lease.provider), "index": str(lease.index),
+            "seq": str(lease.seq), "batchNo": "1", "n": str(n), "root": str(tree.root),
+            "batchKey": str(batch_key(lease, 1)), "i": str(i), "weight": str(leaf.weight),
+            "job": str(leaf.job), "result": str(leaf.result), "salt": str(leaf.salt),
+            "leaf": str(hashes[i].hash), "start": str(sum(shares[:i])),
+            "proofHashes": [str(step.hash) for step in proof],
+            "proofWeights": [str(step.weight) for step in proof],
+            "seed": str(seed), "points": [str(draw_point(seed, j)) for j in range(4)],
+        })  # fmt: skip
+    return cases
+
+
 def main() -> None:
     """Write both files; the seed is part of the vectors."""
     for name, content in (
         ("orders.json", order_vectors(random.Random(20261130))),
         ("settlement.json", {"cases": settlement_vectors(random.Random(20261130))}),
+        ("audit.json", {"cases": audit_vectors(random.Random(20261130))}),
     ):
         (FOLDER / name).write_text(json.dumps(content, indent=1) + "\n")
 

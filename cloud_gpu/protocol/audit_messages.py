@@ -1,0 +1,83 @@
+"""What verifiers, nodes and verifiers among themselves say about a committed batch.
+
+As between buyer and node: each message stands alone, may be lost or repeated, and is asked for
+again by whoever waits.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+from cloud_gpu.protocol.audit import Evidence, Verdict
+from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.signing import Signed, Statement
+from cloud_gpu.protocol.values import Address, Value
+
+
+class VerifierNotice(Value, frozen=True, kw_only=True):
+    """A verifier is alive, and here. Gossiped as a statement; its age is its heartbeat."""
+
+    KIND: ClassVar[str] = "cloud-gpu/verifier-notice"
+    verifier: Address
+    peer: PeerId
+    addresses: tuple[str, ...]
+    at: int
+    """Unix seconds."""
+
+
+SignedVerifierNotice = Statement[VerifierNotice]
+
+
+class EvidenceRequest(Value, frozen=True, kw_only=True):
+    """A verifier wants to see a drawn segment; signed as a statement, so only verifiers may."""
+
+    KIND: ClassVar[str] = "cloud-gpu/evidence-request"
+    verifier: Address
+    lease: LeaseKey
+    batch_no: int
+    i: int
+
+
+class _AuditMessage(Value, frozen=True, kw_only=True, tag=True):
+    pass
+
+
+class EvidenceAsked(_AuditMessage, frozen=True, kw_only=True):
+    """Verifier to node."""
+
+    request: Statement[EvidenceRequest]
+
+
+class EvidenceGiven(_AuditMessage, frozen=True, kw_only=True):
+    """Node to verifier; the files it names are in the node's artefact store."""
+
+    evidence: Evidence
+
+
+class EvidenceRefused(_AuditMessage, frozen=True, kw_only=True):
+    """Node to verifier."""
+
+    lease: LeaseKey
+    batch_no: int
+    i: int
+    rejection: Rejection
+
+
+class OpinionAsked(_AuditMessage, frozen=True, kw_only=True):
+    """Verifier to verifier: I see a difference; re-execute it by your own means."""
+
+    verdict: Signed[Verdict]
+    evidence: Evidence
+
+
+class OpinionGiven(_AuditMessage, frozen=True, kw_only=True):
+    """Verifier to verifier: what the second, independent re-execution said."""
+
+    verdict: Signed[Verdict]
+
+
+AuditMessage: TypeAlias = (
+    EvidenceAsked | EvidenceGiven | EvidenceRefused | OpinionAsked | OpinionGiven
+)
