@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from cloud_gpu.protocol.audit import BatchState
-from cloud_gpu.protocol.effects import ChainCall
+from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import Delegation

@@ -1,171 +1,28 @@
 """Instructions, as they leave a party. Adapters carry them out; every one may be repeated safely.
 
-Chain calls are named after the contract's functions. A call that fails comes back as an event.
+Calls of the contracts are in `calls`; here are the other instructions, and who gives which.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from cloud_gpu.protocol.audit import Commit, Evidence, Leaf, Results, Sibling, Verdict
+from cloud_gpu.protocol.audit import Evidence
 from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
+from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import Message, RuntimeReport
-from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
-from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 
 class _Effect(Value, frozen=True, kw_only=True, tag=True):
     pass
-
-
-# Calls of LeaseBook that parties make by themselves; the wallet's own calls are an adapter's.
-
-
-class MatchedOrders(Value, frozen=True, kw_only=True):
-    """One entry of a batch."""
-
-    ask: Signed[Ask]
-    bid: Signed[Bid]
-
-
-class OpenBatch(_Effect, frozen=True, kw_only=True):
-    """`price` 0: every entry at its ask's price (payAsAsk)."""
-
-    product: int
-    price: Price
-    market_id: int
-    matches: tuple[MatchedOrders, ...]
-
-
-class PostReady(_Effect, frozen=True, kw_only=True):
-    ready: Signed[Ready]
-
-
-class Begin(_Effect, frozen=True, kw_only=True):
-    ready: Signed[Ready]
-    accept: Signed[Accept]
-
-
-class SettleBatch(_Effect, frozen=True, kw_only=True):
-    vouchers: tuple[Signed[Voucher], ...]
-
-
-class Closing(Value, frozen=True, kw_only=True):
-    """One lease to close at the voucher's amount.
-
-    `final` is the provider's word. Before the lease's end the buyer must agree too: its own Final
-    of the same amount stands in for the voucher's signature.
-    """
-
-    voucher: Signed[Voucher]
-    final: Signed[Final]
-    buyer_final: Signed[Final] | None = None
-
-
-class CloseBatch(_Effect, frozen=True, kw_only=True):
-    closings: tuple[Closing, ...]
-
-
-class StopLease(_Effect, frozen=True, kw_only=True):
-    """The buyer ends it now."""
-
-    lease: LeaseKey
-
-
-class ReleaseLease(_Effect, frozen=True, kw_only=True):
-    """The provider gives it up."""
-
-    lease: LeaseKey
-    voucher: Signed[Voucher] | None
-    reason: LeaseEndReason
-
-
-class RefundUnstarted(_Effect, frozen=True, kw_only=True):
-    lease: LeaseKey
-
-
-class ExpireLease(_Effect, frozen=True, kw_only=True):
-    lease: LeaseKey
-
-
-class CancelOne(_Effect, frozen=True, kw_only=True):
-    """The buyer voids its bids that carry this nonce."""
-
-    nonce: int
-
-
-class CommitBatch(_Effect, frozen=True, kw_only=True):
-    """Verification: the provider commits a lease's segments."""
-
-    commit: Signed[Commit]
-
-
-class RevealPreimage(_Effect, frozen=True, kw_only=True):
-    """Verification: draw these batches with the next preimage of the verifier's chain."""
-
-    lease: LeaseKey
-    batch_no: int
-    preimage: Digest
-
-
-class FallbackSeed(_Effect, frozen=True, kw_only=True):
-    """Verification: draw without the verifier."""
-
-    lease: LeaseKey
-    batch_no: int
-
-
-class AccuseSegment(_Effect, frozen=True, kw_only=True):
-    """Verification: a leaf, its proof, and two verifiers' equal verdicts."""
-
-    leaf: Leaf
-    proof: tuple[Sibling, ...]
-    first: Signed[Verdict]
-    second: Signed[Verdict]
-
-
-class ContestSegment(_Effect, frozen=True, kw_only=True):
-    verdict: Signed[Verdict]
-
-
-class ConvictSegment(_Effect, frozen=True, kw_only=True):
-    lease: LeaseKey
-    batch_no: int
-    i: int
-
-
-class FinaliseBatch(_Effect, frozen=True, kw_only=True):
-    """Verification: with a verifier's signed results, or past the hard cap without."""
-
-    lease: LeaseKey
-    batch_no: int
-    results: Signed[Results] | None
-
-
-class ReturnHeld(_Effect, frozen=True, kw_only=True):
-    lease: LeaseKey
-
-
-ChainCall: TypeAlias = (
-    OpenBatch
-    | PostReady
-    | Begin
-    | SettleBatch
-    | CloseBatch
-    | StopLease
-    | ReleaseLease
-    | RefundUnstarted
-    | ExpireLease
-    | CancelOne
-)
 
 
 class Transact(_Effect, frozen=True, kw_only=True):

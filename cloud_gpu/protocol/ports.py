@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainEvent, ProductRegistered
-from cloud_gpu.protocol.effects import ChainCall
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt

@@ -1,0 +1,160 @@
+"""Calls of the contracts that parties make by themselves, named after the functions.
+
+The wallet's own calls (deposit, addMachine, …) belong to adapters. A call that fails comes back
+as `TransactionFailed`, an entry of a batch that the contract skips as `EntrySkipped`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from cloud_gpu.protocol.audit import Commit, Leaf, Results, Sibling, Verdict
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
+from cloud_gpu.protocol.orders import Ask, Bid
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.values import Digest, Value
+from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
+
+
+class _Call(Value, frozen=True, kw_only=True, tag=True):
+    pass
+
+
+class MatchedOrders(Value, frozen=True, kw_only=True):
+    """One entry of a batch."""
+
+    ask: Signed[Ask]
+    bid: Signed[Bid]
+
+
+class OpenBatch(_Call, frozen=True, kw_only=True):
+    """`price` 0: every entry at its ask's price (payAsAsk)."""
+
+    product: int
+    price: Price
+    market_id: int
+    matches: tuple[MatchedOrders, ...]
+
+
+class PostReady(_Call, frozen=True, kw_only=True):
+    ready: Signed[Ready]
+
+
+class Begin(_Call, frozen=True, kw_only=True):
+    ready: Signed[Ready]
+    accept: Signed[Accept]
+
+
+class SettleBatch(_Call, frozen=True, kw_only=True):
+    vouchers: tuple[Signed[Voucher], ...]
+
+
+class Closing(Value, frozen=True, kw_only=True):
+    """One lease to close at the voucher's amount.
+
+    `final` is the provider's word. Before the lease's end the buyer must agree too: its own Final
+    of the same amount stands in for the voucher's signature.
+    """
+
+    voucher: Signed[Voucher]
+    final: Signed[Final]
+    buyer_final: Signed[Final] | None = None
+
+
+class CloseBatch(_Call, frozen=True, kw_only=True):
+    closings: tuple[Closing, ...]
+
+
+class StopLease(_Call, frozen=True, kw_only=True):
+    """The buyer ends it now."""
+
+    lease: LeaseKey
+
+
+class ReleaseLease(_Call, frozen=True, kw_only=True):
+    """The provider gives it up."""
+
+    lease: LeaseKey
+    voucher: Signed[Voucher] | None
+    reason: LeaseEndReason
+
+
+class RefundUnstarted(_Call, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+class ExpireLease(_Call, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+class CancelOne(_Call, frozen=True, kw_only=True):
+    """The buyer voids its bids that carry this nonce."""
+
+    nonce: int
+
+
+class CommitBatch(_Call, frozen=True, kw_only=True):
+    """Verification: the provider commits a lease's segments."""
+
+    commit: Signed[Commit]
+
+
+class RevealPreimage(_Call, frozen=True, kw_only=True):
+    """Verification: draw these batches with the next preimage of the verifier's chain."""
+
+    lease: LeaseKey
+    batch_no: int
+    preimage: Digest
+
+
+class FallbackSeed(_Call, frozen=True, kw_only=True):
+    """Verification: draw without the verifier."""
+
+    lease: LeaseKey
+    batch_no: int
+
+
+class AccuseSegment(_Call, frozen=True, kw_only=True):
+    """Verification: a leaf, its proof, and two verifiers' equal verdicts."""
+
+    leaf: Leaf
+    proof: tuple[Sibling, ...]
+    first: Signed[Verdict]
+    second: Signed[Verdict]
+
+
+class ContestSegment(_Call, frozen=True, kw_only=True):
+    verdict: Signed[Verdict]
+
+
+class ConvictSegment(_Call, frozen=True, kw_only=True):
+    lease: LeaseKey
+    batch_no: int
+    i: int
+
+
+class FinaliseBatch(_Call, frozen=True, kw_only=True):
+    """Verification: with a verifier's signed results, or past the hard cap without."""
+
+    lease: LeaseKey
+    batch_no: int
+    results: Signed[Results] | None
+
+
+class ReturnHeld(_Call, frozen=True, kw_only=True):
+    lease: LeaseKey
+
+
+ChainCall: TypeAlias = (
+    OpenBatch
+    | PostReady
+    | Begin
+    | SettleBatch
+    | CloseBatch
+    | StopLease
+    | ReleaseLease
+    | RefundUnstarted
+    | ExpireLease
+    | CancelOne
+)
