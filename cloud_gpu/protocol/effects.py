@@ -10,6 +10,7 @@ from typing import TypeAlias
 from cloud_gpu.protocol.audit import Evidence
 from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.calls import ChainCall
+from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
@@ -190,9 +191,11 @@ class LeaseNotOpened(Notice, frozen=True, kw_only=True):
     """No lease came of the bids; `kind` selects the façade's exception."""
 
     kind: str
-    """"no-match", "rejected", "funds", "expired" or "market-silent"."""
+    """"no-match", "rejected", "funds", "expired", "cancelled" or "market-silent"."""
     detail: str
     terms: Terms | None = None
+    rejection: Rejection | None = None
+    """The market's own word, where it gave one."""
 
 
 class LeaseFailing(Notice, frozen=True, kw_only=True):

@@ -175,6 +175,8 @@ class Declined(_Message, frozen=True, kw_only=True):
 
     lease: LeaseKey
     rejection: Rejection
+    job: Digest | None = None
+    """The job concerned, if it is about one."""
 
 
 Message: TypeAlias = (

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cloud_gpu.protocol.calls import ChainCall
-from cloud_gpu.protocol.chain_events import ChainEvent, ProductRegistered
+from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
@@ -100,7 +101,7 @@ class MarketApi(Protocol):
 
     async def describe(self) -> MarketView: ...
 
-    async def products(self) -> Sequence[ProductRegistered]: ...
+    async def products(self) -> Sequence[Product]: ...
 
     async def place(self, order: SignedBid) -> SignedReceipt: ...
 

@@ -1,0 +1,185 @@
+"""What a buyer has promised: vouchers within a lease's cap, bids within the vault's cash.
+
+Every signature that can cost the buyer money is made here, so that its limits stand in one place:
+a voucher never exceeds the cap nor what accrues within one interval, and never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.calls import Closing
+from cloud_gpu.protocol.identity import PeerId, Signer
+from cloud_gpu.protocol.job import JobSpec, SignedJobSpec
+from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms
+from cloud_gpu.protocol.messages import Access
+from cloud_gpu.protocol.orders import Bid
+from cloud_gpu.protocol.ports import AccountView
+from cloud_gpu.protocol.settlement import accrued
+from cloud_gpu.protocol.signing import Domain, Signed, Statement, sign, state
+from cloud_gpu.protocol.units import (
+    GpuSeconds,
+    Price,
+    TokenAmount,
+    cost_up,
+    share_up,
+    total,
+)
+from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.voucher import Accept, Final, Voucher, amount_due
+
+
+class Purse:
+    """A buyer's account and the key that signs for it."""
+
+    def __init__(self, *, account: Address, signer: Signer, domain: Domain) -> None:
+        self.account, self.domain = account, domain
+        self._signer = signer
+
+    def bid(self, bid: Bid) -> Signed[Bid]:
+        """Sign an order; the account's own key alone may."""
+        assert bid.buyer == self.account, f"a bid of {bid.buyer} with the purse of {self.account}"
+        return sign(bid, self.domain, self._signer)
+
+    def access(
+        self, lease: LeaseKey, *, node: PeerId, own: PeerId, expiry: int
+    ) -> Statement[Access]:
+        """Let `own`, a peer of ours, use the lease at the node; `expiry` in Unix seconds."""
+        body = Access(lease=lease, node=node, buyer_peer=own)
+        return state(body, self.domain, self._signer, nonce=lease.seq, expiry=expiry)
+
+    def accept(self, lease: LeaseKey, started_at: int) -> Signed[Accept]:
+        """Start the meter at `started_at`, Unix seconds."""
+        accept = Accept(
+            provider=lease.provider, index=lease.index, seq=lease.seq, started_at=started_at
+        )
+        return sign(accept, self.domain, self._signer)
+
+    def job(self, spec: JobSpec, *, expiry: int) -> SignedJobSpec:
+        """Ask for a job; `expiry` in Unix seconds."""
+        return state(spec, self.domain, self._signer, nonce=spec.number, expiry=expiry)
+
+    def voucher(self, lease: LeaseKey, amount: TokenAmount) -> Signed[Voucher]:
+        """Owe `amount` in all for the lease. `Tab` decides how much that may be."""
+        voucher = Voucher(provider=lease.provider, index=lease.index, seq=lease.seq, amount=amount)
+        return sign(voucher, self.domain, self._signer)
+
+    def closing(self, final: Signed[Final]) -> Closing:
+        """Agree to end a running lease at the amount that the provider's Final names."""
+        return Closing(
+            voucher=self.voucher(final.payload.lease, final.payload.amount),
+            final=final,
+            buyer_final=sign(final.payload, self.domain, self._signer),
+        )
+
+
+class Tab:
+    """One lease's vouchers: how much is promised, and when the next one is due."""
+
+    def __init__(self, terms: LeaseTerms, started_at: int, interval_s: int) -> None:
+        assert interval_s > 0, interval_s
+        self.terms, self.started_at = terms, started_at
+        self._interval_s = interval_s
+        self.promised = TokenAmount(0)
+        """The newest voucher's amount, base units."""
+
+    @property
+    def ends_at(self) -> int:
+        """Unix seconds."""
+        return self.terms.ends_at(self.started_at)
+
+    def accrued(self, at: int) -> TokenAmount:
+        """The ceiling of pay at a time, Unix seconds."""
+        return accrued(self.terms.cap, at - self.started_at, self.terms.duration)
+
+    def raise_to_due(self, at: int) -> TokenAmount | None:
+        """Promise what accrues by one interval after `at` (Unix seconds), if that is more.
+
+        Whole intervals are promised at a time, so the amount rises once an interval.
+        """
+        elapsed = max(0, at - self.started_at) // self._interval_s * self._interval_s
+        due = amount_due(self.terms.cap, self.terms.duration, elapsed, self._interval_s)
+        if due <= self.promised:
+            return None
+        self.promised = due
+        assert due <= self.terms.cap, (due, self.terms.cap)
+        return due
+
+    def next_due_at(self, at: int) -> int | None:
+        """When the next voucher is to be signed, Unix seconds; None: the whole cap is promised."""
+        if self.promised >= self.terms.cap:
+            return None
+        return at - (at - self.started_at) % self._interval_s + self._interval_s
+
+
+class Promises:
+    """What an account's bids that may still open lock up if they do: nonces and caps.
+
+    The alternatives of one lease share a nonce, so only the dearest of them counts.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[int, tuple[TokenAmount, int]] = {}
+
+    @property
+    def live(self) -> Mapping[int, tuple[TokenAmount, int]]:
+        """Nonce -> (escrow it may take, Unix seconds after which it cannot)."""
+        return MappingProxyType(self._live)
+
+    def add(self, bids: Sequence[Bid]) -> None:
+        """Bids that were handed to a market; they share one nonce."""
+        (nonce,) = {bid.nonce for bid in bids}
+        dearest = max(escrow_of(bid) for bid in bids)
+        self._live[nonce] = (dearest, max(bid.start_by for bid in bids))
+
+    def drop(self, nonce: int) -> None:
+        """The nonce was used or cancelled: the chain's cash says the rest."""
+        self._live.pop(nonce, None)
+
+    def expire(self, at: int) -> None:
+        """Forget bids that can no longer open at `at`, Unix seconds."""
+        for nonce in [n for n, (_, start_by) in self._live.items() if start_by < at]:
+            del self._live[nonce]
+
+    @property
+    def escrow(self) -> TokenAmount:
+        """What the live bids may take out of the vault, base units."""
+        return total([amount for amount, _ in self._live.values()])
+
+    def free_nonce(self, account: AccountView, draw: int) -> int:
+        """A nonce that neither the chain nor a live bid of ours has used.
+
+        `draw`, any number, spreads the choice over the window, so that two processes with one
+        wallet seldom take the same. Raises ValueError when all 128 are taken.
+        """
+        window = range(account.nonce_base, account.nonce_base + limits.NONCE_WINDOW)
+        free = [n for n in window if account.nonce_is_free(n) and n not in self._live]
+        beyond = window.stop
+        if not free and not self._live:
+            return beyond  # the window slides; nothing of ours falls out of it
+        if not free:
+            raise ValueError(f"all {limits.NONCE_WINDOW} nonces of the account are in use")
+        return free[draw % len(free)]
+
+
+def escrow_of(bid: Bid) -> TokenAmount:
+    """The most that a bid may lock: its limit price, and the audit share, rounded up."""
+    cap = cost_up(bid.max_price_per_hour, bid.quantity)
+    return cap + share_up(cap, bid.audit_bps)
+
+
+def quote(price: Price, gpus: int, duration_s: int) -> TokenAmount:
+    """What a person is told that a lease costs at most, rounded up, base units."""
+    return cost_up(price, GpuSeconds(gpus * duration_s))
+
+
+def shortfall(
+    account: AccountView, promises: Promises, bids: Iterable[Bid]
+) -> tuple[TokenAmount, TokenAmount] | None:
+    """(needed, free) when the vault does not cover the bids' escrow, base units; None: it does."""
+    needed = max(escrow_of(bid) for bid in bids)
+    taken = promises.escrow
+    free = account.cash - taken if account.cash >= taken else TokenAmount(0)
+    return (needed, free) if free < needed else None
