@@ -14,20 +14,27 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT.parent / "cloud_gpu" / "protocol" / "contracts"
-CONTRACTS = ("LeaseBook", "PaymentToken")
+CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": ()}
+"""What is exported, with the contracts whose functions its fallback answers."""
 CODE_BYTES_MAX = 24_576  # EIP-170
 
 
 def main() -> int:
     """Build, then write or compare; the exit status."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("--check", action="store_true", help="compare with the committed files only")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    options.add_argument(
+        "--check", action="store_true", help="compare with the committed files only"
+    )
     check = options.parse_args().check
     try:
-        built = {name: render(name) for name in build()}
+        build()
+        built = {name: render(name, parts) for name, parts in CONTRACTS.items()}
     except ExportFailed as failure:
         print(f"contracts: {failure}", file=sys.stderr)
         return 1
@@ -42,7 +49,9 @@ def main() -> int:
     PACKAGE.mkdir(parents=True, exist_ok=True)
     for name in stale:
         (PACKAGE / f"{name}.json").write_text(built[name], encoding="utf-8")
-    print(f"contracts: {len(built)} current" + (f", rewritten: {', '.join(stale)}" if stale else ""))
+    print(
+        f"contracts: {len(built)} current" + (f", rewritten: {', '.join(stale)}" if stale else "")
+    )
     return 0
 
 
@@ -50,22 +59,25 @@ class ExportFailed(Exception):
     """The build is missing or unusable; the text says what to do."""
 
 
-def build() -> tuple[str, ...]:
-    """Compile and return the names of the contracts to export."""
+def build() -> None:
+    """Compile the sources."""
     forge = PROJECT / "node_modules" / ".bin" / "forge"
     if not forge.exists():
         raise ExportFailed("forge is not installed. Run `npm ci` in contracts/ first.")
     done = subprocess.run(
-        [str(forge), "build", "--skip", "test", "script"], cwd=PROJECT, capture_output=True, text=True, check=False
+        [str(forge), "build", "--skip", "test", "script"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise ExportFailed(f"forge build failed:\n{done.stdout}{done.stderr}")
-    return CONTRACTS
 
 
-def render(name: str) -> str:
+def render(name: str, parts: tuple[str, ...]) -> str:
     """One contract's package data as JSON text; equal sources and compiler give equal text."""
-    artifact = json.loads((PROJECT / "out" / f"{name}.sol" / f"{name}.json").read_text("utf-8"))
+    artifact = artifact_of(name)
     metadata = artifact["metadata"]
     bytecode = artifact["bytecode"]
     runtime = artifact["deployedBytecode"]
@@ -73,7 +85,9 @@ def render(name: str) -> str:
         raise ExportFailed(f"{name} needs linking to {', '.join(bytecode['linkReferences'])}")
     size = len(runtime["object"][2:]) // 2
     if size > CODE_BYTES_MAX:
-        raise ExportFailed(f"{name} has {size} bytes of code, the limit is {CODE_BYTES_MAX} (EIP-170)")
+        raise ExportFailed(
+            f"{name} has {size} bytes of code, the limit is {CODE_BYTES_MAX} (EIP-170)"
+        )
     return (
         json.dumps(
             {
@@ -81,13 +95,27 @@ def render(name: str) -> str:
                 "solc": metadata["compiler"]["version"],
                 "source_hash": source_hash(metadata["sources"]),
                 "deployed_bytes": size,
-                "abi": artifact["abi"],
+                "abi": abi_of(artifact, *map(artifact_of, parts)),
                 "bytecode": bytecode["object"],
             },
             indent=1,
         )
         + "\n"
     )
+
+
+def artifact_of(name: str) -> dict[str, Any]:
+    """What forge built of a contract."""
+    path = PROJECT / "out" / f"{name}.sol" / f"{name}.json"
+    return cast("dict[str, Any]", json.loads(path.read_text("utf-8")))
+
+
+def abi_of(artifact: dict[str, Any], *parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The ABI of a contract and of what its fallback answers, each entry once."""
+    entries = [entry for entry in artifact["abi"] if entry["type"] != "fallback"]
+    for part in parts:
+        entries += [e for e in part["abi"] if e["type"] != "constructor" and e not in entries]
+    return entries
 
 
 def source_hash(sources: dict[str, dict[str, str]]) -> str:

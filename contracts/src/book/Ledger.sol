@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ILeaseBookLog} from "../interfaces/ILeaseBookLog.sol";
+import {SettlementLib} from "../libraries/SettlementLib.sol";
+import {SigCheck} from "../libraries/SigCheck.sol";
+import {AccountWord} from "../types/AccountWord.sol";
+import {LeaseWord} from "../types/LeaseWord.sol";
+import {CloseReason, Role, Status} from "../types/Lifecycle.sol";
+import {MachineKey} from "../types/MachineKey.sol";
+import {ProductWord} from "../types/ProductWord.sol";
+import {Delegate, Market, Product, Windows} from "../types/Rows.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
+
+/// @title Ledger: everything LeaseBook stores, and how money and words move in it
+/// @dev The only storage declarations: {LeaseBook} and {BackOffice}, which runs in its storage, both inherit them and
+/// nothing else that stores. Two slots a machine, both reused by every lease: `_leases` (bond and current lease) and
+/// `_machines` (product, locks). One slot an account.
+abstract contract Ledger is ILeaseBookLog, EIP712 {
+    uint256 private constant START_MAX = 1 hours;
+    uint256 private constant CLAIM_MAX = 7 days;
+    uint256 private constant RETIRE_MAX = 30 days;
+    uint256 private constant NO_SHOW_MAX = 15 minutes;
+    uint8 private constant DECIMALS_MAX = 8;
+
+    IERC20 internal immutable TOKEN;
+    uint256 internal immutable BOND_UNIT;
+    uint256 internal immutable START_WINDOW;
+    uint256 internal immutable CLAIM_WINDOW;
+    uint256 internal immutable RETIRE_DELAY;
+    uint256 internal immutable NO_SHOW;
+    uint64 internal immutable REGISTRATION_FEE;
+    address internal immutable GUARDIAN;
+
+    mapping(address account => AccountWord) internal _accounts;
+    mapping(uint32 id => address account) internal _addressOf;
+    mapping(address signer => Delegate) internal _delegates;
+    mapping(uint32 id => Product) internal _products;
+    mapping(uint16 id => Market) internal _markets;
+    mapping(MachineKey => LeaseWord) internal _leases;
+    mapping(MachineKey => ProductWord) internal _machines;
+
+    uint32 internal _accountCount;
+    uint32 internal _productCount;
+    uint16 internal _marketCount;
+    uint32 internal _pausedUntil;
+    uint32 internal _pausableFrom;
+
+    constructor(IERC20Metadata token_, Windows memory windows_, uint64 registrationFee_, address guardian_)
+        EIP712("LeaseBook", "1")
+    {
+        uint8 decimals = token_.decimals();
+        if (decimals > DECIMALS_MAX) revert LeaseBook_DecimalsTooMany(decimals);
+        if (windows_.start == 0 || windows_.start > START_MAX) revert LeaseBook_BadWindow("start", windows_.start);
+        if (windows_.claim == 0 || windows_.claim > CLAIM_MAX) revert LeaseBook_BadWindow("claim", windows_.claim);
+        if (windows_.retire < windows_.start + windows_.claim || windows_.retire > RETIRE_MAX) {
+            revert LeaseBook_BadWindow("retire", windows_.retire);
+        }
+        if (windows_.noShow > NO_SHOW_MAX) revert LeaseBook_BadWindow("noShow", windows_.noShow);
+        TOKEN = token_;
+        BOND_UNIT = 10 ** decimals;
+        START_WINDOW = windows_.start;
+        CLAIM_WINDOW = windows_.claim;
+        RETIRE_DELAY = windows_.retire;
+        NO_SHOW = windows_.noShow;
+        REGISTRATION_FEE = registrationFee_;
+        GUARDIAN = guardian_;
+    }
+
+    modifier whenOpen() {
+        if (block.timestamp < _pausedUntil) revert LeaseBook_OpeningsPaused(_pausedUntil);
+        _;
+    }
+
+    // ---------------------------------------------------------------------------------------------- cash
+
+    /// @dev Bound: all cash together is at most the vault's balance, which no deposit lifts to 2^64.
+    function _credit(address account, uint256 amount) internal {
+        _accounts[account] = _accounts[account].plus(amount);
+    }
+
+    function _debit(address account, uint256 amount) internal {
+        AccountWord word = _accounts[account];
+        if (word.cash() < amount) revert LeaseBook_CashTooLow({have: word.cash(), need: amount});
+        _accounts[account] = word.minus(amount);
+    }
+
+    // ---------------------------------------------------------------------------------------------- keys
+
+    /// @dev Whether `signer` is the account's own key or its delegate in `role` at time `when`.
+    function _speaksFor(address account, address signer, Role role, uint256 when) internal view returns (bool) {
+        if (signer == account) return signer != address(0);
+        Delegate storage delegate = _delegates[signer];
+        return delegate.account == account && delegate.role == role && _isGood(delegate, when);
+    }
+
+    /// @dev The account numbered `id` if it, or a Session key of it that was good at time `when`, signed; else zero.
+    /// ERC-1271 is left out on purpose: a contract can take its word back, a debt must not be.
+    function _accountBehind(uint32 id, bytes32 digest, bytes calldata signature, uint256 when)
+        internal
+        view
+        returns (address)
+    {
+        address signer = SigCheck.recover(digest, signature);
+        if (signer == address(0)) return address(0);
+        if (_accounts[signer].id() == id) return signer;
+        Delegate storage delegate = _delegates[signer];
+        address account = delegate.account;
+        bool good = delegate.role == Role.Session && _isGood(delegate, when) && _accounts[account].id() == id;
+        return good ? account : address(0);
+    }
+
+    function _isGood(Delegate storage delegate, uint256 when) private view returns (bool) {
+        return when < delegate.expiry && (delegate.revokedAt == 0 || when < delegate.revokedAt);
+    }
+
+    function _digest(bytes32 structHash) internal view returns (bytes32) {
+        return MessageHashUtils.toTypedDataHash(_domainSeparatorV4(), structHash);
+    }
+
+    // ---------------------------------------------------------------------------------------------- machines and leases
+
+    /// @dev The number that the next ask must carry; 2^24, which no ask can carry, once all are used up.
+    function _nextSeq(LeaseWord word, ProductWord machine) internal pure returns (uint256) {
+        uint256 next = uint256(word.seq()) + 1;
+        uint256 floor = machine.askFloor();
+        return next > floor ? next : floor;
+    }
+
+    function _requireStatus(LeaseWord word, Status needed) internal pure {
+        Status found = word.status();
+        if (found != needed) revert LeaseBook_WrongStatus(found);
+    }
+
+    /// @dev What nothing else has a claim on, in whole tokens: what opening needs and what penalties may take.
+    function _freeBond(LeaseWord word, ProductWord machine) internal view returns (uint256) {
+        uint256 locked = machine.locked();
+        if (locked == 0) return word.bond();
+        uint256 lockedUnits = (locked + BOND_UNIT - 1) / BOND_UNIT;
+        return word.bond() > lockedUnits ? word.bond() - lockedUnits : 0;
+    }
+
+    function _ceiling(LeaseWord word) internal view returns (uint256) {
+        return SettlementLib.accrued(word.cap(), block.timestamp - word.start(), word.duration());
+    }
+
+    function _end(LeaseWord word) internal pure returns (uint256) {
+        return word.start() + word.duration();
+    }
+
+    /// @dev Pays the provider up to `paid` in all, the market's fee out of it. Does not store the word.
+    function _pay(address provider, LeaseWord word, uint256 paid) internal {
+        uint256 delta = paid - word.paid();
+        if (delta == 0) return;
+        uint16 marketId = word.marketId();
+        if (marketId != 0) {
+            Market storage market = _markets[marketId];
+            uint256 fee = SettlementLib.shareDown(delta, market.feeBps);
+            if (fee != 0) {
+                delta -= fee;
+                _credit(market.account, fee);
+            }
+        }
+        _credit(provider, delta);
+    }
+
+    /// @dev Ends the lease: what was not paid is the buyer's, the machine is free.
+    function _free(MachineKey key, LeaseWord word, address buyer, uint256 paid, CloseReason reason) internal {
+        uint256 rest = word.cap() - paid;
+        if (rest != 0) _credit(buyer, rest);
+        _leases[key] = word.idle(Status.Free);
+        emit LeaseClosed({machineKey: key, seq: word.seq(), reason: reason, paid: uint48(paid)});
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Status} from "./Lifecycle.sol";
+
+/// @notice A machine's bond and its lease in one slot. From the lowest bit: cap 48, paid 48, marketId 16, buyerId 32,
+/// start 32, duration 24, seq 24, bond 24, status 4, flags 4.
+/// @dev `start` is the start deadline while Funded and the start afterwards; `bond` counts whole tokens; `seq` is the
+/// newest lease's number and outlives it. Between leases everything else but bond and status is zero.
+type LeaseWord is uint256;
+
+using LeaseWordLibrary for LeaseWord global;
+
+library LeaseWordLibrary {
+    uint256 private constant PAID = 48;
+    uint256 private constant MARKET = 96;
+    uint256 private constant BUYER = 112;
+    uint256 private constant START = 144;
+    uint256 private constant DURATION = 176;
+    uint256 private constant SEQ = 200;
+    uint256 private constant BOND = 224;
+    uint256 private constant STATUS = 248;
+    uint256 private constant FLAGS = 252;
+
+    uint256 private constant U16 = 0xffff;
+    uint256 private constant U24 = 0xffffff;
+    uint256 private constant U32 = 0xffffffff;
+    uint256 private constant U48 = 0xffffffffffff;
+
+    function cap(LeaseWord w) internal pure returns (uint256) {
+        return LeaseWord.unwrap(w) & U48;
+    }
+
+    function paid(LeaseWord w) internal pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> PAID) & U48;
+    }
+
+    function marketId(LeaseWord w) internal pure returns (uint16) {
+        return uint16(LeaseWord.unwrap(w) >> MARKET);
+    }
+
+    function buyerId(LeaseWord w) internal pure returns (uint32) {
+        return uint32(LeaseWord.unwrap(w) >> BUYER);
+    }
+
+    function start(LeaseWord w) internal pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> START) & U32;
+    }
+
+    function duration(LeaseWord w) internal pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> DURATION) & U24;
+    }
+
+    function seq(LeaseWord w) internal pure returns (uint24) {
+        return uint24(LeaseWord.unwrap(w) >> SEQ);
+    }
+
+    function bond(LeaseWord w) internal pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> BOND) & U24;
+    }
+
+    function status(LeaseWord w) internal pure returns (Status) {
+        return Status((LeaseWord.unwrap(w) >> STATUS) & 0xf);
+    }
+
+    function flags(LeaseWord w) internal pure returns (uint8) {
+        return uint8(LeaseWord.unwrap(w) >> FLAGS);
+    }
+
+    function has(LeaseWord w, uint8 flag) internal pure returns (bool) {
+        return (LeaseWord.unwrap(w) >> FLAGS) & flag != 0;
+    }
+
+    function isRunning(LeaseWord w) internal pure returns (bool) {
+        Status s = status(w);
+        return s == Status.Active || s == Status.Stopped;
+    }
+
+    /// @dev A new lease over a free machine's word; arguments fit their fields (the caller checked).
+    function funded(
+        LeaseWord w,
+        uint256 cap_,
+        uint256 marketId_,
+        uint256 buyerId_,
+        uint256 deadline,
+        uint256 duration_,
+        uint256 seq_,
+        uint256 flags_
+    ) internal pure returns (LeaseWord) {
+        uint256 kept = LeaseWord.unwrap(w) & (U24 << BOND);
+        uint256 terms = cap_ | (marketId_ << MARKET) | (buyerId_ << BUYER) | (deadline << START);
+        uint256 rest =
+            (duration_ << DURATION) | (seq_ << SEQ) | (uint256(Status.Funded) << STATUS) | (flags_ << FLAGS);
+        return LeaseWord.wrap(kept | terms | rest);
+    }
+
+    /// @dev The machine alone: bond and the newest lease's number, with a state between leases.
+    function idle(LeaseWord w, Status status_) internal pure returns (LeaseWord) {
+        uint256 kept = LeaseWord.unwrap(w) & ((U24 << BOND) | (U24 << SEQ));
+        return LeaseWord.wrap(kept | (uint256(status_) << STATUS));
+    }
+
+    function withStatus(LeaseWord w, Status status_) internal pure returns (LeaseWord) {
+        return _with(w, STATUS, 0xf, uint256(status_));
+    }
+
+    function withStart(LeaseWord w, uint256 start_) internal pure returns (LeaseWord) {
+        return _with(w, START, U32, start_);
+    }
+
+    function withDuration(LeaseWord w, uint256 duration_) internal pure returns (LeaseWord) {
+        return _with(w, DURATION, U24, duration_);
+    }
+
+    function withCap(LeaseWord w, uint256 cap_) internal pure returns (LeaseWord) {
+        return _with(w, 0, U48, cap_);
+    }
+
+    function withPaid(LeaseWord w, uint256 paid_) internal pure returns (LeaseWord) {
+        return _with(w, PAID, U48, paid_);
+    }
+
+    function withBond(LeaseWord w, uint256 bond_) internal pure returns (LeaseWord) {
+        return _with(w, BOND, U24, bond_);
+    }
+
+    function withFlag(LeaseWord w, uint8 flag) internal pure returns (LeaseWord) {
+        return LeaseWord.wrap(LeaseWord.unwrap(w) | (uint256(flag) << FLAGS));
+    }
+
+    function _with(LeaseWord w, uint256 shift, uint256 mask, uint256 value) private pure returns (LeaseWord) {
+        return LeaseWord.wrap((LeaseWord.unwrap(w) & ~(mask << shift)) | (value << shift));
+    }
+}
