@@ -124,6 +124,8 @@ class BidWithdrawn(_Event, frozen=True, kw_only=True):
     """The buyer asked the market, by a signed cancellation, to forget a bid."""
 
     bid: Digest
+    inbox: int = 0
+    """Position of the cancellation in the inbox."""
 
 
 # Audits.
