@@ -93,6 +93,15 @@ class KillJob(_Effect, frozen=True, kw_only=True):
     job: Digest
 
 
+class ReadOutput(_Effect, frozen=True, kw_only=True):
+    """Read what a job printed again from these byte offsets; it comes as `OutputRead`."""
+
+    lease: LeaseKey
+    job: Digest
+    stdout_from: int
+    stderr_from: int
+
+
 class PauseContainer(_Effect, frozen=True, kw_only=True):
     lease: LeaseKey
 
@@ -265,6 +274,7 @@ ProviderEffect: TypeAlias = (
     | PrepareContainer
     | StartJob
     | KillJob
+    | ReadOutput
     | PauseContainer
     | ResumeContainer
     | RemoveContainer

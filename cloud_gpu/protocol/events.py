@@ -46,6 +46,15 @@ class SendFailed(_Event, frozen=True, kw_only=True):
 # The node's own machine room.
 
 
+class NodeStarted(_Event, frozen=True, kw_only=True):
+    """The daemon started, perhaps again: what it was told to do before may not have happened.
+
+    Every chain event follows from the first one on; up to block `head` they are history.
+    """
+
+    head: int
+
+
 class MachineProbed(_Event, frozen=True, kw_only=True):
     """The hardware behind a machine was probed; `healthy` is the gate before asks and starts."""
 
@@ -216,6 +225,7 @@ ProviderEvent: TypeAlias = (
     | MessageReceived
     | SendFailed
     | ChainEvent
+    | NodeStarted
     | MachineProbed
     | ContainerReady
     | ContainerFailed

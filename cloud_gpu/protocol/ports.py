@@ -11,9 +11,12 @@ from typing import Protocol, TypeVar
 
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainEvent
+from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
-from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.job import JobSpec
+from cloud_gpu.protocol.lease import LeaseKey, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.messages import RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
@@ -108,6 +111,45 @@ class MarketApi(Protocol):
     async def report(self, bid: Digest) -> BidReport: ...
 
     async def asks(self) -> Sequence[SignedAdvert]: ...
+
+
+class Runtime(Protocol):
+    """Runs strangers' jobs. Every call may be repeated; what happens later comes as events.
+
+    All raise `ContainerFailed` when the engine below does not do what it was told.
+    """
+
+    async def prepare(self, lease: LeaseKey, profile: HardwareProfile) -> RuntimeReport:
+        """Make everything ready that the lease's jobs need, and say what that is."""
+        ...
+
+    async def start_job(self, spec: JobSpec) -> None:
+        """Start, or take up again: JobStarted, OutputRead and, once, JobExited follow."""
+        ...
+
+    async def kill_job(self, lease: LeaseKey, job: Digest) -> None:
+        """End it; JobExited follows, also for a job that never started."""
+        ...
+
+    async def read_output(
+        self, lease: LeaseKey, job: Digest, stdout_from: int, stderr_from: int
+    ) -> None:
+        """OutputRead follows for what there is from these byte offsets on, one piece a stream."""
+        ...
+
+    async def pause(self, lease: LeaseKey) -> None:
+        """Stop the clock of everything that runs for the lease."""
+        ...
+
+    async def resume(self, lease: LeaseKey) -> None: ...
+
+    async def remove(self, lease: LeaseKey) -> None:
+        """End what runs for the lease and delete what it left."""
+        ...
+
+    async def adopt(self) -> Sequence[LeaseKey]:
+        """The leases for which something is here from before this process."""
+        ...
 
 
 class Artifacts(Protocol):

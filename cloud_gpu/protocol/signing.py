@@ -246,6 +246,10 @@ class Statement(Value, Generic[BodyT], frozen=True, kw_only=True):
     expiry: int
     signature: Signature
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.nonce < 2**64 and 0 <= self.expiry < 2**64):
+            raise ValueError("a statement's nonce and expiry are 64-bit words")
+
 
 def document_of(body: Value, nonce: int, expiry: int) -> Document:
     """The document that binds a statement's content; `body` names its kind in `KIND`."""
