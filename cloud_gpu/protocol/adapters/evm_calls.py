@@ -1,0 +1,111 @@
+"""Chain calls as LeaseBook's calldata, and how much gas their entries may need beyond an estimate.
+
+The EIP-712 type strings fix the order of every struct's fields, here as in the digests.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, assert_never
+
+from cloud_gpu.protocol.adapters.evm_abi import lease_book, plain
+from cloud_gpu.protocol.calls import (
+    Begin,
+    CancelOne,
+    ChainCall,
+    CloseBatch,
+    ExpireLease,
+    OpenBatch,
+    PostReady,
+    RefundUnstarted,
+    ReleaseLease,
+    SettleBatch,
+    StopLease,
+)
+from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.signing import TypedData
+
+_ENTRY_GAS: Final = 90_000
+"""An entry that would be skipped when gas is estimated may go through when it is mined."""
+
+
+def calldata(call: ChainCall) -> bytes:
+    """The bytes that make LeaseBook do it."""
+    encode = lease_book().encode
+    match call:
+        case OpenBatch():
+            matches = [
+                (struct(m.ask.payload), struct(m.bid.payload), m.ask.signature, m.bid.signature)
+                for m in call.matches
+            ]
+            return encode("openBatch", call.product, call.price, call.market_id, matches)
+        case PostReady():
+            return encode("postReady", struct(call.ready.payload), call.ready.signature)
+        case Begin():
+            ready, accept = call.ready, call.accept
+            return encode(
+                "begin",
+                struct(ready.payload),
+                ready.signature,
+                struct(accept.payload),
+                accept.signature,
+            )
+        case SettleBatch():
+            return encode(
+                "settleBatch",
+                [struct(voucher.payload) for voucher in call.vouchers],
+                [voucher.signature for voucher in call.vouchers],
+            )
+        case CloseBatch():
+            return encode(
+                "closeBatch",
+                [struct(closing.voucher.payload) for closing in call.closings],
+                [(c.buyer_final or c.voucher).signature for c in call.closings],
+                [closing.final.signature for closing in call.closings],
+            )
+        case StopLease():
+            return encode("stop", *_lease(call.lease))
+        case ReleaseLease():
+            voucher = call.voucher
+            named = struct(voucher.payload) if voucher else (*_lease(call.lease), 0)
+            return encode("release", named, voucher.signature if voucher else b"", int(call.reason))
+        case RefundUnstarted():
+            return encode("refundUnstarted", *_lease(call.lease))
+        case ExpireLease():
+            return encode("expire", *_lease(call.lease))
+        case CancelOne():
+            return encode("cancelOne", call.nonce)
+        case _:
+            assert_never(call)
+
+
+def spare_gas(call: ChainCall) -> int:
+    """Gas to allow beyond an estimate's margin, for entries that the estimate saw skipped."""
+    match call:
+        case OpenBatch():
+            return _ENTRY_GAS * len(call.matches)
+        case SettleBatch():
+            return _ENTRY_GAS * len(call.vouchers)
+        case CloseBatch():
+            return _ENTRY_GAS * len(call.closings)
+        case _:
+            return 0
+
+
+def struct(value: TypedData) -> tuple[Any, ...]:
+    """A typed value as the tuple that its Solidity struct is."""
+    return tuple(plain(getattr(value, name)) for name in _fields(type(value).TYPE))
+
+
+@cache
+def _fields(type_string: str) -> tuple[str, ...]:
+    inside = type_string[type_string.index("(") + 1 : -1]
+    camel = [field.split(" ")[1] for field in inside.split(",")]
+    return tuple(
+        "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
+        for name in camel
+    )
+
+
+def _lease(key: LeaseKey) -> tuple[Any, int, int]:
+    return key.provider, key.index, key.seq

@@ -1,0 +1,327 @@
+"""Brings the outbox of one key to the chain: one sender a key, its nonces counted in the outbox.
+
+Blocking and without a loop of its own: `turn` does what can be done now. Every signed transaction
+is on disk before it is sent, so a killed process sends it again under the same nonce, and what
+was sent twice is mined once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from cloud_gpu.protocol.adapters.evm_abi import decode_revert
+from cloud_gpu.protocol.adapters.evm_calls import calldata, spare_gas
+from cloud_gpu.protocol.adapters.evm_outbox import Attempt, Outbox, QueuedCall, SentCall
+from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, quantity, whole
+from cloud_gpu.protocol.adapters.evm_transaction import Fees, SignedTransaction, Transaction
+from cloud_gpu.protocol.calls import ChainCall
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import ChainUnavailable
+from cloud_gpu.protocol.identity import Signer
+from cloud_gpu.protocol.ports import Clock
+from cloud_gpu.protocol.values import Digest
+
+IN_FLIGHT_MAX: Final = 16
+"""Unconfirmed transactions of one key; nodes keep no more than 16 to 64 of a sender."""
+
+GAS_MAX: Final = 2**24
+"""EIP-7825: no transaction may have more."""
+
+_EARLY_WAIT_S: Final = 120
+"""A call that becomes possible this soon waits for the chain's clock instead of failing."""
+
+_ERRORS_MAX: Final = 5
+"""A node that refuses a transaction so often, without saying why, will not take it."""
+
+_FEE_MOST_WEI: Final = 2_000 * 10**9
+"""No transaction is worth more per gas to us; bumping ends here."""
+
+_INTRINSIC_GAS: Final = 21_000
+
+
+class Sender:
+    """Sends one key's calls to LeaseBook."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        deployment: Deployment,
+        key: Signer,
+        outbox: Outbox,
+        clock: Clock,
+        *,
+        bump_after_s: float = 30.0,
+    ) -> None:
+        self._rpc, self._deployment, self._key = rpc, deployment, key
+        self._outbox, self._clock = outbox, clock
+        self._bump_after_ms = int(bump_after_s * 1000)
+        self._told_upto: int | None = None
+        self._not_before: dict[int, int] = {}
+        self._errors: dict[int, int] = {}
+        self._resend = True
+        self._log = structlog.get_logger(sender=str(key.address))
+
+    def chain_was_told_upto(self, block: int) -> None:
+        """The follower has delivered the events of this block: calls in it are over."""
+        self._told_upto = block
+
+    def chain_was_reorganised_after(self, block: int) -> None:
+        """Blocks above were replaced: what they held of ours is sent again."""
+        self._told_upto = block
+        reopened = self._outbox.reopen_after(block)
+        self._resend = True
+        if reopened:
+            self._log.warning("calls_reopened", after_block=block, calls=reopened)
+
+    def turn(self) -> bool:
+        """Advance everything that can; True while calls are under way or wait.
+
+        Raises ChainUnavailable; nothing is lost, call again.
+        """
+        try:
+            return self._turn()
+        except ChainUnavailable:
+            self._resend = True  # what was signed may not have left
+            raise
+
+    def _turn(self) -> bool:
+        sent = self._follow_up(self._outbox.sent())
+        queued = self._outbox.queued(max(0, IN_FLIGHT_MAX - len(sent)))
+        postponed = False
+        for waiting in queued:
+            done = self._begin(waiting, sent)
+            postponed |= not done
+            if done:
+                sent = self._outbox.sent()
+        return bool(sent) or postponed or bool(self._outbox.queued(1))
+
+    # Calls under way.
+
+    def _follow_up(self, sent: list[SentCall]) -> list[SentCall]:
+        if not sent:
+            self._resend = False
+            return sent
+        receipts = self._receipts(sent)
+        open_calls = [call for call in sent if not self._ended(call, receipts)]
+        missing = [c for c in open_calls if not any(a.hash in receipts for a in c.attempts)]
+        if self._resend:
+            for call in missing:
+                self._post(call.attempts[-1].raw, call)
+            self._resend = False
+        elif missing:
+            self._hurry(missing)
+        return open_calls
+
+    def _receipts(self, sent: Sequence[SentCall]) -> dict[Digest, Mapping[str, Any]]:
+        hashes = [attempt.hash for call in sent for attempt in call.attempts]
+        found = self._rpc.all([("eth_getTransactionReceipt", (str(h),)) for h in hashes])
+        return {h: receipt for h, receipt in zip(hashes, found, strict=True) if receipt}
+
+    def _ended(self, call: SentCall, receipts: Mapping[Digest, Mapping[str, Any]]) -> bool:
+        """Settle a call whose block the follower has told of; before that it may still move."""
+        for attempt in call.attempts:
+            receipt = receipts.get(attempt.hash)
+            if receipt is None:
+                continue
+            block, gas_used = whole(receipt["blockNumber"]), whole(receipt["gasUsed"])
+            if self._told_upto is not None and block > self._told_upto:
+                return False
+            if whole(receipt["status"]) == 1:
+                self._outbox.done(call.id, block, gas_used)
+            else:
+                error = self._why_reverted(call.call, attempt, block, gas_used)
+                self._fail(call.id, call.call, error, block, gas_used)
+            return True
+        return False
+
+    def _why_reverted(self, call: ChainCall, attempt: Attempt, block: int, gas_used: int) -> str:
+        """Run it again on the state before its block, where the node still has that."""
+        if gas_used == attempt.gas:
+            return f"OutOfGas(limit={attempt.gas})"
+        try:
+            self._rpc.call("eth_call", self._request(call), quantity(block - 1))
+        except RpcError as error:
+            return str(decode_revert(error.data, error.message))
+        return "Reverted(text=it passes on the state before its block: it lost a race)"
+
+    def _hurry(self, missing: Sequence[SentCall]) -> None:
+        """Offer more for what was not mined for long, or fill what holds it up."""
+        now = self._clock.now()
+        stuck = [c for c in missing if now - c.attempts[-1].sent_at > self._bump_after_ms]
+        if not stuck:
+            return
+        mined = whole(self._rpc.call("eth_getTransactionCount", str(self._key.address), "latest"))
+        self._fill_gaps(mined, stuck)
+        fees = self._fees()
+        for call in stuck:
+            if call.nonce < mined:
+                # Somebody else used the nonce: no attempt of ours can be mined any more.
+                self._log.warning("nonce_taken", nonce=call.nonce, call=type(call.call).__name__)
+                self._outbox.requeue(call.id)
+                continue
+            last = call.attempts[-1]
+            bumped = last.fees.bumped(fees)
+            if bumped.most > _FEE_MOST_WEI:
+                self._post(last.raw, call)
+                continue
+            signed = self._sign(call.call, call.nonce, last.gas, bumped)
+            self._outbox.attempt(call.id, signed, now)
+            self._log.info("fee_bumped", nonce=call.nonce, most_wei=bumped.most)
+            self._post(signed.raw, call)
+
+    def _fill_gaps(self, mined: int, stuck: Sequence[SentCall]) -> None:
+        """A nonce that none of our calls holds stalls all behind it: an empty transfer fills it."""
+        held = {call.nonce for call in self._outbox.sent()}
+        for nonce in range(mined, max(call.nonce for call in stuck)):
+            if nonce in held:
+                continue
+            self._log.warning("nonce_gap_filled", nonce=nonce)
+            filler = Transaction(
+                chain_id=self._deployment.chain_id,
+                nonce=nonce,
+                to=self._key.address,
+                payload=b"",
+                gas=_INTRINSIC_GAS,
+                fees=self._fees(),
+            ).signed(self._key)
+            try:
+                self._rpc.call("eth_sendRawTransaction", "0x" + filler.raw.hex())
+            except RpcError as error:  # another sender of this key has it: then there is no gap
+                self._log.info("nonce_gap_not_filled", nonce=nonce, said=error.message)
+
+    # Calls that wait.
+
+    def _begin(self, waiting: QueuedCall, sent: Sequence[SentCall]) -> bool:
+        """Sign and send one call; False when it has to wait."""
+        if self._clock.now() < self._not_before.get(waiting.id, 0):
+            return False
+        address = str(self._key.address)
+        gas, count, block, tip = self._rpc.batch(
+            [
+                ("eth_estimateGas", (self._request(waiting.call), "pending")),
+                ("eth_getTransactionCount", (address, "pending")),
+                ("eth_getBlockByNumber", ("latest", False)),
+                ("eth_maxPriorityFeePerGas", ()),
+            ]
+        )
+        if isinstance(gas, RpcError):
+            earlier = any(call.id < waiting.id for call in sent)
+            return self._not_estimated(waiting, gas, block, after_others=earlier)
+        for found in (count, block):
+            if isinstance(found, RpcError):
+                raise ChainUnavailable(str(found)) from found
+        nonce = max([whole(count), *(call.nonce + 1 for call in sent)])
+        limit = min(GAS_MAX, whole(gas) * 13 // 10 + spare_gas(waiting.call))
+        signed = self._sign(waiting.call, nonce, limit, _fees_of(block, tip))
+        self._outbox.attempt(waiting.id, signed, self._clock.now())
+        self._post(signed.raw, SentCall(waiting.id, waiting.call, nonce, ()))
+        return True
+
+    def _not_estimated(
+        self, waiting: QueuedCall, error: RpcError, block: Any, *, after_others: bool
+    ) -> bool:
+        if error.says("insufficient funds"):
+            self._fail(waiting.id, waiting.call, self._poor(error))
+            return True
+        if error.data is None and not error.says("revert"):
+            self._refused(waiting.id, waiting.call, error)
+            return True
+        revert = decode_revert(error.data, error.message)
+        if revert.name == "LeaseBook_TooEarly" and isinstance(block, Mapping):
+            wait_s = int(revert.arguments["opensAt"]) - whole(block["timestamp"])
+            if wait_s <= _EARLY_WAIT_S:
+                self._not_before[waiting.id] = self._clock.now() + max(200, wait_s * 1000)
+                return False
+        if after_others:
+            return False  # what is under way may be what it needs
+        self._fail(waiting.id, waiting.call, str(revert))
+        return True
+
+    def _refused(self, call_id: int, call: ChainCall, error: RpcError) -> None:
+        """An error of the node, not of the call: try again, but not for ever."""
+        self._errors[call_id] = self._errors.get(call_id, 0) + 1
+        if self._errors[call_id] < _ERRORS_MAX:
+            raise ChainUnavailable(f"the EVM node refused a transaction: {error}") from error
+        self._fail(call_id, call, f"NotSent(text={error})")
+
+    def _post(self, raw: bytes, call: SentCall) -> None:
+        try:
+            self._rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
+        except RpcError as error:
+            self._not_posted(error, call)
+
+    def _not_posted(self, error: RpcError, call: SentCall) -> None:
+        if error.says("already known", "already imported", "alreadyknown"):
+            return
+        if error.says("insufficient funds", "insufficient balance"):
+            self._fail(call.id, call.call, self._poor(error))
+            return
+        if error.says("nonce too low", "underpriced", "nonce has already been used"):
+            # Ours, mined or waiting: the next turn finds its receipt. Another sender's: once the
+            # nonce is spent, the call is signed again under a new one.
+            self._release_if_taken(call)
+            return
+        self._refused(call.id, call.call, error)
+
+    def _release_if_taken(self, call: SentCall) -> None:
+        stored = next((c for c in self._outbox.sent() if c.id == call.id), None)
+        if stored is None:
+            return
+        hashes = [(str(attempt.hash),) for attempt in stored.attempts]
+        known = self._rpc.all([("eth_getTransactionByHash", h) for h in hashes])
+        if not any(known):
+            self._log.warning("nonce_taken", nonce=call.nonce, call=type(call.call).__name__)
+            self._outbox.requeue(call.id)
+
+    # Small things.
+
+    def _fail(
+        self, call_id: int, call: ChainCall, error: str, block: int | None = None, gas_used: int = 0
+    ) -> None:
+        self._log.warning("call_failed", call=type(call).__name__, error=error)
+        self._errors.pop(call_id, None)
+        self._not_before.pop(call_id, None)
+        self._outbox.failing(call_id, error, block, gas_used)
+
+    def _poor(self, error: RpcError) -> str:
+        wei = whole(self._rpc.call("eth_getBalance", str(self._key.address), "latest"))
+        return (
+            f"InsufficientFunds(key={self._key.address}, wei={wei}): it cannot pay for gas; send it"
+            f" native currency ({error.message})"
+        )
+
+    def _fees(self) -> Fees:
+        block, tip = self._rpc.batch(
+            [("eth_getBlockByNumber", ("latest", False)), ("eth_maxPriorityFeePerGas", ())]
+        )
+        if isinstance(block, RpcError):
+            raise ChainUnavailable(str(block)) from block
+        return _fees_of(block, tip)
+
+    def _request(self, call: ChainCall) -> dict[str, str]:
+        return {
+            "from": str(self._key.address),
+            "to": str(self._deployment.lease_book),
+            "data": "0x" + calldata(call).hex(),
+        }
+
+    def _sign(self, call: ChainCall, nonce: int, gas: int, fees: Fees) -> SignedTransaction:
+        return Transaction(
+            chain_id=self._deployment.chain_id,
+            nonce=nonce,
+            to=self._deployment.lease_book,
+            payload=calldata(call),
+            gas=gas,
+            fees=fees,
+        ).signed(self._key)
+
+
+def _fees_of(block: Mapping[str, Any], tip: Any) -> Fees:
+    """Twice the base fee survives six full blocks. A node without a tip to suggest gets 1 gwei."""
+    if block.get("baseFeePerGas") is None:
+        raise ChainUnavailable("the chain has no base fee: EIP-1559 is needed")
+    offered = 10**9 if isinstance(tip, RpcError) else whole(tip)
+    return Fees(most=2 * whole(block["baseFeePerGas"]) + offered, tip=offered)
