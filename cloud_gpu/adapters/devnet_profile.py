@@ -1,0 +1,77 @@
+"""What a devnet is made of: its time-outs in seconds, who takes part, what each node puts up.
+
+Every key is new for each devnet and holds play money only. Prices are real (see `offers`), the
+GPUs behind them are pretended and declared so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cloud_gpu.adapters.offers import Offer, dealt, read_offers
+from cloud_gpu.protocol.hardware import GpuClass
+from cloud_gpu.protocol.lease import Windows
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
+
+BLOCK_S: Final = 1
+WINDOWS: Final = Windows(start=10, claim=15, retire=30)
+VOUCHER_INTERVAL_S: Final = 2
+HEARTBEAT_S: Final = 1
+ROUND_MS: Final = 300
+ASK_INTERVAL_S: Final = 2
+ASK_LIFE_S: Final = 300
+TOKEN: Final = 10**6
+"""Base units."""
+
+BUYER_TOKENS: Final = TokenAmount(1_000 * TOKEN)
+"""In the buyer's wallet; half of it goes into the vault."""
+BUYER_VAULT: Final = TokenAmount(500 * TOKEN)
+PARTY_VAULT: Final = TokenAmount(1_000 * TOKEN)
+"""In the vault of a provider (bonds come out of it) and of the market's operator."""
+MACHINE_BOND: Final = TokenAmount(50 * TOKEN)
+MARKET_FEE: Final = BasisPoints(100)
+MAX_FEE: Final = BasisPoints(500)
+MIN_BOND: Final = BasisPoints(1_000)
+PENALTY: Final = BasisPoints(500)
+NOTICE_S: Final = 60
+MACHINES_EACH: Final = 4
+NODES_MAX: Final = 64
+MAX_PRICE: Final = "5.00"
+"""The buyer's standing limit, tokens per GPU-hour: above every offer of the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevnetMachine:
+    """One machine that a node puts up."""
+
+    index: int
+    offer: Offer
+
+    def table(self) -> dict[str, Any]:
+        """Its part of node.toml."""
+        return {
+            "index": self.index,
+            "gpu_class": self.offer.gpu_class,
+            "gpus": self.offer.gpus,
+            "price": format_tokens(self.offer.price),
+            "simulated": True,
+            "gpu_memory_mib": self.offer.gpu_memory_mib,
+            "region": self.offer.region,
+        }
+
+
+def machines_of(nodes: int) -> tuple[tuple[DevnetMachine, ...], ...]:
+    """What each node puts up: real offers, dealt out in turn."""
+    return tuple(
+        tuple(DevnetMachine(index=index, offer=offer) for index, offer in enumerate(hand))
+        for hand in dealt(read_offers(), nodes, MACHINES_EACH)
+    )
+
+
+def products_of(
+    machines: tuple[tuple[DevnetMachine, ...], ...],
+) -> tuple[tuple[GpuClass, int], ...]:
+    """The (class, GPUs of a slice) that these machines are of, in order."""
+    found = {(m.offer.gpu_class, m.offer.gpus) for hand in machines for m in hand}
+    return tuple(sorted(found))

@@ -1,0 +1,107 @@
+"""A running devnet as other commands find it: a folder with a lock and one JSON file.
+
+The process that keeps the devnet holds the lock while it lives, so "is it running" has one
+answer, also after a crash. The file says where everything is, and which processes to end if the
+keeper was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from cloud_gpu.adapters.processes import ProcessMark, end_marked
+from cloud_gpu.protocol.errors import OutsideWorldError
+
+STATE_FILE = "devnet.json"
+KEEPER_LOG = "keeper.log"
+_GRACE_S = 5.0
+
+
+class DevnetRunning(OutsideWorldError):
+    """Another process keeps a devnet in this folder."""
+
+
+class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a devnet is; paths are absolute."""
+
+    folder: str
+    nodes: int
+    market: str
+    """URL of its API."""
+    rpc: str
+    deployment: str
+    keystore: str
+    """The buyer's."""
+    password_file: str
+    max_price: str
+    """Tokens per GPU-hour: the buyer's standing limit."""
+    started_at: int
+    """Unix milliseconds."""
+    keeper: ProcessMark
+    children: tuple[ProcessMark, ...]
+    """In the order they were started."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a devnet here, alone. Raises DevnetRunning at once when somebody else does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock(folder).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DevnetRunning(f"a devnet runs in {folder}") from error
+        yield
+
+
+def _lock(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody keeps a devnet here."""
+    if not _lock(folder).exists():
+        return False
+    with _lock(folder).open("r") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def write_state(state: DevnetState) -> None:
+    """Replace the file as a whole: a reader never sees half of it."""
+    path = Path(state.folder, STATE_FILE)
+    scratch = path.with_suffix(".new")
+    scratch.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+    scratch.replace(path)
+
+
+def read_state(folder: Path) -> DevnetState | None:
+    """None where there is no file, or one of another version or cut short."""
+    try:
+        return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=DevnetState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def clear(folder: Path) -> list[str]:
+    """Remove what a devnet left here that is not kept any more; the names of those it ended.
+
+    Call while holding the lock: what still runs then has lost its keeper.
+    """
+    state = read_state(folder)
+    ended = end_marked(reversed(state.children), _GRACE_S) if state is not None else []
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return ended

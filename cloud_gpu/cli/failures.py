@@ -1,0 +1,146 @@
+"""Every way a command fails, in one shape: what was found, what was needed, what to do next."""
+
+from __future__ import annotations
+
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.protocol.errors import (
+    CloudGpuError,
+    FundsTooSmall,
+    LeaseInterrupted,
+    MarketUnavailable,
+    Rejected,
+    Rejection,
+    RunError,
+    SettingsInvalid,
+    StartTimeout,
+    ToolchainMissing,
+    TransactionReverted,
+)
+from cloud_gpu.protocol.units import format_tokens
+from cloud_gpu.protocol.values import Value
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """The JSON of an error: `reason` is a reject reason, a contract error or a word of ours."""
+
+    code: int
+    reason: str
+    found: str
+    needed: str = ""
+    next: str = ""
+
+    def lines(self) -> list[str]:
+        """For people, on standard error."""
+        parts = [("error", self.reason), ("found", self.found)]
+        parts += [("needed", self.needed), ("next", self.next)]
+        return [f"{name + ':':<8}{text}" for name, text in parts if text]
+
+
+class UsageWrong(CloudGpuError):
+    """The command line asks for something that does not go together."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NoSuchThing(CloudGpuError):
+    """What the command names does not exist."""
+
+    exit_code = ExitCode.NO_SUCH_THING
+
+    def __init__(self, found: str, needed: str, next_step: str) -> None:
+        super().__init__(f"{found}; needed {needed}. {next_step}")
+        self.found, self.needed, self.next_step = found, needed, next_step
+
+
+class StillWaiting(CloudGpuError):
+    """The time for waiting is over; what was asked for goes on by itself."""
+
+    exit_code = ExitCode.STILL_WAITING
+
+    def __init__(self, found: str, needed: str, next_step: str) -> None:
+        super().__init__(f"{found}; needed {needed}. {next_step}")
+        self.found, self.needed, self.next_step = found, needed, next_step
+
+
+def failure_of(error: CloudGpuError) -> Failure:
+    """What to print for an exception that reached the command line."""
+    code = int(error.exit_code)
+    match error:
+        case Rejected(rejection=rejection):
+            return _of_rejection(code, rejection)
+        case NoSuchThing():
+            return Failure(
+                code=code,
+                reason="no-such-thing",
+                found=error.found,
+                needed=error.needed,
+                next=error.next_step,
+            )
+        case StillWaiting():
+            return Failure(
+                code=code,
+                reason="still-waiting",
+                found=error.found,
+                needed=error.needed,
+                next=error.next_step,
+            )
+        case FundsTooSmall():
+            return Failure(
+                code=code,
+                reason="funds-too-small",
+                found=f"{format_tokens(error.have)} tokens. {error}",
+                needed=f"{format_tokens(error.needed)} tokens",
+                next="cloud-gpu wallet fund AMOUNT, or ask for less time or fewer GPUs",
+            )
+        case RunError(code=remote):
+            return Failure(code=remote, reason="command-failed", found=str(error))
+        case ToolchainMissing():
+            return _of_three_lines(code, "tool-missing", str(error))
+        case _:
+            reason, needed, next_step = _words_for(error)
+            return Failure(
+                code=code, reason=reason, found=str(error), needed=needed, next=next_step
+            )
+
+
+def _of_rejection(code: int, rejection: Rejection) -> Failure:
+    found = rejection.found or "nothing"
+    return Failure(
+        code=code,
+        reason=str(rejection.reason),
+        found=f"{rejection.field}: {found}" if rejection.field else found,
+        needed=rejection.needed,
+        next=rejection.next,
+    )
+
+
+def _of_three_lines(code: int, reason: str, text: str) -> Failure:
+    """The toolchain says found, needed and next in a line each."""
+    said = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    return Failure(
+        code=code,
+        reason=reason,
+        found=said.get("found", text),
+        needed=said.get("needed", ""),
+        next=said.get("next", ""),
+    )
+
+
+def _words_for(error: CloudGpuError) -> tuple[str, str, str]:
+    match error:
+        case UsageWrong():
+            return "usage", "", "cloud-gpu COMMAND --help"
+        case SettingsInvalid():
+            return "settings-invalid", "", "cloud-gpu doctor"
+        case MarketUnavailable():
+            return "market-unavailable", "a market that answers", "cloud-gpu doctor"
+        case TransactionReverted(error=name):
+            return name, "a call that the contract accepts", "cloud-gpu wallet show"
+        case StartTimeout():
+            return "start-timeout", "a provider that gets ready", "try again: another ask may match"
+        case LeaseInterrupted(reason=reason):
+            return reason, "a lease that runs to its end", "rent again; what was not used came back"
+        case _:
+            kind = type(error).__name__
+            words = "".join(f"-{c.lower()}" if c.isupper() else c for c in kind).lstrip("-")
+            return words, "", "cloud-gpu doctor"

@@ -1,0 +1,151 @@
+"""One run of the command line: the global flags, and how a command function gets them.
+
+`command` adds the global flags to every command, so that they stand before or after its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from cloud_gpu.cli.output import Format, Output
+from cloud_gpu.cli.outside import Outside
+from cloud_gpu.protocol.units import parse_duration
+
+WAIT_S = 120
+"""How long a command waits for others, unless told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """What a command function is given beside its own options."""
+
+    outside: Outside
+    form: Format = Format.TABLE
+    yes: bool = False
+    quiet: bool = False
+    color: bool = True
+    wait_s: int = WAIT_S
+
+    @property
+    def say(self) -> Output:
+        """Where results and progress go."""
+        return Output(self.form, quiet=self.quiet, color=self.color)
+
+
+def _duration(word: str) -> int:
+    try:
+        return parse_duration(word)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+_GLOBAL: dict[str, tuple[Any, Any]] = {
+    "output": (
+        Annotated[
+            Format | None,
+            typer.Option(
+                "--output", "-o", help="How the result is written.", rich_help_panel="Global"
+            ),
+        ],
+        None,
+    ),
+    "as_json": (
+        Annotated[
+            bool, typer.Option("--json", help="Short for -o json.", rich_help_panel="Global")
+        ],
+        False,
+    ),
+    "yes": (
+        Annotated[
+            bool,
+            typer.Option("--yes", "-y", help="Spend without asking.", rich_help_panel="Global"),
+        ],
+        False,
+    ),
+    "quiet": (
+        Annotated[
+            bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel="Global")
+        ],
+        False,
+    ),
+    "no_color": (
+        Annotated[bool, typer.Option("--no-color", help="No colour.", rich_help_panel="Global")],
+        False,
+    ),
+    "wait": (
+        Annotated[
+            int | None,
+            typer.Option(
+                "--timeout",
+                parser=_duration,
+                metavar="DURATION",
+                help='How long to wait for others: "90s", "2m".',
+                rich_help_panel="Global",
+            ),
+        ],
+        None,
+    ),
+}
+
+
+def _with_flags(known: Invocation, found: dict[str, Any]) -> Invocation:
+    form = Format.JSON if found["as_json"] else found["output"] or known.form
+    return replace(
+        known,
+        form=form,
+        yes=known.yes or found["yes"],
+        quiet=known.quiet or found["quiet"],
+        color=known.color and not found["no_color"],
+        wait_s=found["wait"] or known.wait_s,
+    )
+
+
+def command(function: Callable[..., int | None]) -> Callable[..., int]:
+    """A typer command of a function that takes the invocation first and returns an exit code."""
+
+    @functools.wraps(function)
+    def called(ctx: typer.Context, **given: Any) -> int:
+        flags = {name: given.pop(name) for name in _GLOBAL}
+        return function(_with_flags(ctx.obj, flags), **given) or 0
+
+    _sign(called, function, skip=1)
+    return called
+
+
+def root(function: Callable[[], None]) -> Callable[..., None]:
+    """The callback before every command: it keeps the flags that stand before the name."""
+
+    @functools.wraps(function)
+    def called(ctx: typer.Context, **given: Any) -> None:
+        ctx.obj = _with_flags(ctx.obj, given)
+
+    _sign(called, function, skip=0)
+    return called
+
+
+def _sign(called: Callable[..., Any], function: Callable[..., Any], *, skip: int) -> None:
+    """Give `called` the parameters of `function` and the global ones, where typer looks."""
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[skip:]
+    parameters = [inspect.Parameter("ctx", _BY_NAME, annotation=typer.Context)]
+    parameters += [
+        inspect.Parameter(p.name, _BY_NAME, annotation=hints[p.name], default=p.default)
+        for p in own
+    ]
+    parameters += [
+        inspect.Parameter(name, _BY_NAME, annotation=annotation, default=default)
+        for name, (annotation, default) in _GLOBAL.items()
+    ]
+    parameters.sort(key=lambda p: p.default is not inspect.Parameter.empty)
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    del called.__wrapped__  # type: ignore[attr-defined]  # typer would follow it
+
+
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
