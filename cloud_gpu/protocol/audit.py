@@ -13,9 +13,10 @@ from enum import IntEnum, StrEnum
 from typing import ClassVar, Final
 
 from cloud_gpu.protocol.identity import KeyRole
-from cloud_gpu.protocol.job import SignedJobResult, SignedJobSpec
+from cloud_gpu.protocol.job import ResultContent, SignedJobResult, SignedJobSpec
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import TypedData
+from cloud_gpu.protocol.units import GpuSeconds
 from cloud_gpu.protocol.values import Address, Digest, Value, keccak256
 
 WEIGHT_ONE: Final = 1_000_000
@@ -248,3 +249,44 @@ class Evidence(Value, frozen=True, kw_only=True):
     proof: tuple[Sibling, ...]
     spec: SignedJobSpec
     result: SignedJobResult
+
+
+class SegmentOutline(Value, frozen=True, kw_only=True):
+    """What a provider says of a segment before it opens it; then it is held to it."""
+
+    leaf: Digest
+    used: GpuSeconds
+    """As in its signed result: the weights follow from it."""
+    image: str
+    """As in its job."""
+
+
+class BatchOutline(Value, frozen=True, kw_only=True):
+    """All leaves of a batch: with it anybody can recompute the root and what is drawn."""
+
+    KIND: ClassVar[str] = "cloud-gpu/batch-outline"
+    lease: LeaseKey
+    batch_no: int
+    segments: tuple[SegmentOutline, ...]
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Parts per million by GPU-seconds used; what took no time counts as one."""
+        return weights([max(1, segment.used.value) for segment in self.segments])
+
+    @property
+    def root(self) -> Digest:
+        """The root that must have been committed. Raises ValueError: not 1 to 100 segments."""
+        shares = zip(self.segments, self.weights, strict=True)
+        return SumTree([Sibling(hash=s.leaf, weight=weight) for s, weight in shares]).root
+
+
+class Compared(Value, frozen=True, kw_only=True):
+    """How one result compares with another under the job's comparator."""
+
+    other: ResultContent
+    verdict: VerdictResult
+    score: int
+    """Distance in parts per million of what is tolerated; 0: the same."""
+    version: str
+    """Of the comparator: "tensor/1"."""

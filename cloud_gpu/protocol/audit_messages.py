@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-from cloud_gpu.protocol.audit import Evidence, Verdict
+from cloud_gpu.protocol.audit import BatchOutline, Evidence, Results, Verdict
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.job import ResultContent
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import Signed, Statement
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Address, Digest, Value
 
 
 class VerifierNotice(Value, frozen=True, kw_only=True):
@@ -40,8 +42,29 @@ class EvidenceRequest(Value, frozen=True, kw_only=True):
     i: int
 
 
+class OutlineRequest(Value, frozen=True, kw_only=True):
+    """A verifier wants to know all leaves of a drawn batch; signed as a statement."""
+
+    KIND: ClassVar[str] = "cloud-gpu/outline-request"
+    verifier: Address
+    lease: LeaseKey
+    batch_no: int
+
+
 class _AuditMessage(Value, frozen=True, kw_only=True, tag=True):
     pass
+
+
+class OutlineAsked(_AuditMessage, frozen=True, kw_only=True):
+    """Verifier to node."""
+
+    request: Statement[OutlineRequest]
+
+
+class OutlineGiven(_AuditMessage, frozen=True, kw_only=True):
+    """Node to verifier."""
+
+    outline: BatchOutline
 
 
 class EvidenceAsked(_AuditMessage, frozen=True, kw_only=True):
@@ -70,6 +93,10 @@ class OpinionAsked(_AuditMessage, frozen=True, kw_only=True):
 
     verdict: Signed[Verdict]
     evidence: Evidence
+    replayed: ResultContent
+    """What my two re-executions gave; its files, and the evidence's, are in my artefact store."""
+    auditors: tuple[Address, ...] = ()
+    """Who re-executed it for me."""
 
 
 class OpinionGiven(_AuditMessage, frozen=True, kw_only=True):
@@ -79,5 +106,30 @@ class OpinionGiven(_AuditMessage, frozen=True, kw_only=True):
 
 
 AuditMessage: TypeAlias = (
-    EvidenceAsked | EvidenceGiven | EvidenceRefused | OpinionAsked | OpinionGiven
+    OutlineAsked
+    | OutlineGiven
+    | EvidenceAsked
+    | EvidenceGiven
+    | EvidenceRefused
+    | OpinionAsked
+    | OpinionGiven
 )
+
+
+class AuditRecord(Value, frozen=True, kw_only=True):
+    """All that was said about a batch: with the chain's events anybody can check an audit again."""
+
+    KIND: ClassVar[str] = "cloud-gpu/audit-record"
+    lease: LeaseKey
+    batch_no: int
+    root: Digest
+    seed: Digest
+    passed: TokenAmount
+    """The provider's audited value before this batch: how much it is trusted."""
+    known_images: tuple[str, ...]
+    """Images with which the provider had passed before."""
+    outline: BatchOutline | None
+    drawn: tuple[int, ...]
+    evidence: tuple[Evidence, ...] = ()
+    verdicts: tuple[Signed[Verdict], ...] = ()
+    results: Signed[Results] | None = None

@@ -146,6 +146,18 @@ class ReturnHeld(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
 
 
+AuditCall: TypeAlias = (
+    CommitBatch
+    | RevealPreimage
+    | FallbackSeed
+    | AccuseSegment
+    | ContestSegment
+    | ConvictSegment
+    | FinaliseBatch
+    | ReturnHeld
+)
+"""About verified leases."""
+
 ChainCall: TypeAlias = (
     OpenBatch
     | PostReady
@@ -157,4 +169,5 @@ ChainCall: TypeAlias = (
     | RefundUnstarted
     | ExpireLease
     | CancelOne
+    | AuditCall
 )

@@ -54,3 +54,10 @@ class Deployment(Value, frozen=True, kw_only=True):
     def domain(self) -> Domain:
         """LeaseBook's EIP-712 domain."""
         return Domain(name=LEASE_BOOK, chain_id=self.chain_id, verifying_contract=self.lease_book)
+
+    @property
+    def verification_domain(self) -> Domain:
+        """Verification's EIP-712 domain: of commits, verdicts and results."""
+        return Domain(
+            name=VERIFICATION, chain_id=self.chain_id, verifying_contract=self.verification
+        )

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from cloud_gpu.protocol.audit import Evidence
-from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
+from cloud_gpu.protocol.audit_messages import AuditMessage, AuditRecord, SignedVerifierNotice
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.identity import PeerId
-from cloud_gpu.protocol.job import JobSpec, SignedJobResult
+from cloud_gpu.protocol.job import JobSpec, ResultContent, SignedJobResult
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import Message, RuntimeReport
@@ -73,6 +73,19 @@ class Replay(_Effect, frozen=True, kw_only=True):
     """Where the evidence's files are fetched."""
     excluded: tuple[Address, ...]
     """Providers that may not run it."""
+    against: tuple[ResultContent, ...] = ()
+    """Other results to compare with, besides the committed one."""
+    also_peer: PeerId | None = None
+    also_addresses: tuple[str, ...] = ()
+    """Another peer that has all the files: the verifier that asks for an opinion."""
+    within_s: int = 3_600
+    """Seconds after which it has failed."""
+
+
+class PublishRecord(_Effect, frozen=True, kw_only=True):
+    """Show everybody what was said about a batch."""
+
+    record: AuditRecord
 
 
 # The node's machine room.
@@ -282,5 +295,7 @@ ProviderEffect: TypeAlias = (
     | SendAudit
 )
 MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease
-VerifierEffect: TypeAlias = Transact | Connect | SendAudit | PublishVerifier | Replay
+VerifierEffect: TypeAlias = (
+    Transact | Connect | SendAudit | PublishVerifier | Replay | PublishRecord
+)
 BuyerEffect: TypeAlias = Transact | Connect | Send | SubmitBid | AskAboutBid | PushInputs | Tell

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from cloud_gpu.protocol.audit import Compared
 from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
-from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec
+from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec, ResultContent
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import Message, RuntimeReport
@@ -163,6 +164,10 @@ class ReplayDone(_Event, frozen=True, kw_only=True):
     """The provider that re-executed it."""
     result: Digest | None
     detail: str = ""
+    content: ResultContent | None = None
+    """What `result` is the digest of."""
+    compared: tuple[Compared, ...] = ()
+    """With the committed result, and with those that the `Replay` named."""
 
 
 # The buyer's own wishes, and what its market answers.

@@ -125,6 +125,20 @@ class JobOutcome(StrEnum):
     FAILED_TO_START = "failed-to-start"
 
 
+class ResultContent(Value, frozen=True, kw_only=True):
+    """What a run computed, without when, where or in which lease: what two runs are compared by."""
+
+    outcome: JobOutcome
+    exit_code: int
+    outputs: tuple[FileRef, ...] = ()
+
+    @property
+    def digest(self) -> Digest:
+        """keccak256 over outcome, exit code and the outputs' paths and sha256, by path."""
+        files = sorted((file.path, file.sha256) for file in self.outputs)
+        return keccak256(to_json((self.outcome, self.exit_code, files)))
+
+
 class JobResult(Value, frozen=True, kw_only=True):
     """What a run returned, signed by the node as a statement."""
 
@@ -156,6 +170,11 @@ class JobResult(Value, frozen=True, kw_only=True):
             [(f.path, f.sha256) for f in self.outputs],
         )
         return keccak256(to_json(content))
+
+    @property
+    def content(self) -> ResultContent:
+        """What a re-execution in another lease must equal."""
+        return ResultContent(outcome=self.outcome, exit_code=self.exit_code, outputs=self.outputs)
 
 
 SignedJobResult = Statement[JobResult]

@@ -10,18 +10,27 @@ from typing import Any, Final, assert_never
 
 from cloud_gpu.protocol.adapters.evm_abi import lease_book, plain
 from cloud_gpu.protocol.calls import (
+    AccuseSegment,
     Begin,
     CancelOne,
     ChainCall,
     CloseBatch,
+    CommitBatch,
+    ContestSegment,
+    ConvictSegment,
     ExpireLease,
+    FallbackSeed,
+    FinaliseBatch,
     OpenBatch,
     PostReady,
     RefundUnstarted,
     ReleaseLease,
+    ReturnHeld,
+    RevealPreimage,
     SettleBatch,
     StopLease,
 )
+from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import TypedData
 
@@ -75,6 +84,17 @@ def calldata(call: ChainCall) -> bytes:
             return encode("expire", *_lease(call.lease))
         case CancelOne():
             return encode("cancelOne", call.nonce)
+        case (
+            CommitBatch()
+            | RevealPreimage()
+            | FallbackSeed()
+            | AccuseSegment()
+            | ContestSegment()
+            | ConvictSegment()
+            | FinaliseBatch()
+            | ReturnHeld()
+        ):
+            raise SettingsInvalid("verification: this deployment has no contract that audits")
         case _:
             assert_never(call)
 
