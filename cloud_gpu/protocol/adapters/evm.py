@@ -20,10 +20,12 @@ from anyio import to_thread
 
 from cloud_gpu.protocol.adapters import evm_views as views
 from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.deployer import deploy, read_deployment, write_deployment
 from cloud_gpu.protocol.adapters.evm_follower import ContractGone, Follower
 from cloud_gpu.protocol.adapters.evm_outbox import Outbox
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.evm_sender import Sender
+from cloud_gpu.protocol.adapters.wallet import Wallet, prove_delegate
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainAdvanced, ChainEvent, TransactionFailed
 from cloud_gpu.protocol.deployment import Deployment
@@ -33,6 +35,16 @@ from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.ports import AccountView, Clock, MachineView
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
+
+__all__ = [
+    "ContractGone",
+    "EvmChain",
+    "Wallet",
+    "deploy",
+    "prove_delegate",
+    "read_deployment",
+    "write_deployment",
+]
 
 ResultT = TypeVar("ResultT")
 

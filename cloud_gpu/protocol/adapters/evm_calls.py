@@ -95,6 +95,19 @@ def calldata(call: ChainCall) -> bytes:
             | ReturnHeld()
         ):
             raise SettingsInvalid("verification: this deployment has no contract that audits")
+        case (
+            CommitBatch()
+            | RevealPreimage()
+            | FallbackSeed()
+            | AccuseSegment()
+            | ContestSegment()
+            | ConvictSegment()
+            | FinaliseBatch()
+            | ReturnHeld()
+        ):
+            raise SettingsInvalid(
+                f"{type(call).__name__}: this deployment holds no Verification contract"
+            )
         case _:
             assert_never(call)
 

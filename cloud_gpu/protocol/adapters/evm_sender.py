@@ -215,7 +215,7 @@ class Sender:
                 raise ChainUnavailable(str(found)) from found
         nonce = max([whole(count), *(call.nonce + 1 for call in sent)])
         limit = min(GAS_MAX, whole(gas) * 13 // 10 + spare_gas(waiting.call))
-        signed = self._sign(waiting.call, nonce, limit, _fees_of(block, tip))
+        signed = self._sign(waiting.call, nonce, limit, fees_of(block, tip))
         self._outbox.attempt(waiting.id, signed, self._clock.now())
         self._post(signed.raw, SentCall(waiting.id, waiting.call, nonce, ()))
         return True
@@ -299,7 +299,7 @@ class Sender:
         )
         if isinstance(block, RpcError):
             raise ChainUnavailable(str(block)) from block
-        return _fees_of(block, tip)
+        return fees_of(block, tip)
 
     def _request(self, call: ChainCall) -> dict[str, str]:
         return {
@@ -319,7 +319,7 @@ class Sender:
         ).signed(self._key)
 
 
-def _fees_of(block: Mapping[str, Any], tip: Any) -> Fees:
+def fees_of(block: Mapping[str, Any], tip: Any) -> Fees:
     """Twice the base fee survives six full blocks. A node without a tip to suggest gets 1 gwei."""
     if block.get("baseFeePerGas") is None:
         raise ChainUnavailable("the chain has no base fee: EIP-1559 is needed")
