@@ -175,6 +175,12 @@ def quote(price: Price, gpus: int, duration_s: int) -> TokenAmount:
     return cost_up(price, GpuSeconds(gpus * duration_s))
 
 
+def price_of(cap: TokenAmount, quantity: GpuSeconds) -> Price:
+    """The price that locked `cap`, to the tick above; what a lease cost per GPU-hour."""
+    exact = -(-cap.value * 3600 // quantity.value)
+    return Price(-(-exact // limits.PRICE_TICK) * limits.PRICE_TICK)
+
+
 def shortfall(
     account: AccountView, promises: Promises, bids: Iterable[Bid]
 ) -> tuple[TokenAmount, TokenAmount] | None:
