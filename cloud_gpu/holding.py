@@ -7,7 +7,7 @@ parts do the talking; here is which of them speaks now.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from cloud_gpu.ending import Ending
 from cloud_gpu.paying import Payments
@@ -23,6 +23,7 @@ from cloud_gpu.protocol.effects import (
     LeaseUsable,
     Tell,
 )
+from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import (
     InputsNotPushed,
     InputsPushed,
@@ -40,6 +41,8 @@ from cloud_gpu.spending import Purse, Tab
 from cloud_gpu.starting import Start
 
 JobEvent: TypeAlias = JobWanted | KillWanted | InputsPushed | InputsNotPushed
+
+_STRANGERS: Final = frozenset({RejectReason.NOT_THE_BUYER, RejectReason.UNKNOWN_LEASE})
 
 
 class HoldPhase(StrEnum):
@@ -73,6 +76,7 @@ class Holding:
         self._runs: Runs | None = None
         self._ending: Ending | None = None
         self._told_late = False
+        self._reopen_at: Instant = 0
 
     @property
     def deadline(self) -> Instant:
@@ -153,6 +157,8 @@ class Holding:
                 if self.phase is HoldPhase.RUNNING and message.lease == self.terms.key:
                     return self._fail(message.reason, message.detail, now, gently=True)
                 return []
+            case said.Declined() if message.rejection.reason in _STRANGERS:
+                return self._reopen(now)
             case _:
                 return self._on_job_message(message, now)
 
@@ -170,6 +176,13 @@ class Holding:
                 return self._runs.declined(message, now)
             case _:
                 return []  # progress in words, or what only we say
+
+    def _reopen(self, now: Instant) -> list[BuyerEffect]:
+        """The node does not know our peer, maybe after a restart: introduce it again."""
+        if now < self._reopen_at:
+            return []
+        self._reopen_at = now + self._rhythm.resend
+        return [self._start.greeting()]
 
     def failed(self, call: ChainCall, now: Instant) -> list[BuyerEffect]:
         """A transaction of ours did not do what it was for."""

@@ -45,6 +45,9 @@ _PUSHES_MAX: Final = 5
 _PASSING: Final = frozenset({RejectReason.WRONG_STATE, RejectReason.RATE_LIMITED})
 """Refusals that time mends: the lease's beginning has not reached the node, or we are too fast."""
 
+_MENDED_MS: Final = 30_000
+"""What has not passed by then will not pass."""
+
 
 class _Step(Enum):
     PUSHING = auto()
@@ -59,6 +62,8 @@ class _Run:
     again_at: Instant = 0
     pushes: int = 0
     kill: bool = False
+    refused_at: Instant = 0
+    """Since when the node refuses it for a reason that may pass."""
     told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STREAMS, 0))
 
 
@@ -182,8 +187,6 @@ class Runs:
     def declined(self, message: Declined, now: Instant) -> list[BuyerEffect]:
         """The node refuses something about a job."""
         job = message.job
-        if job is None and len(self._runs) == 1:
-            (job,) = self._runs
         run = self._runs.get(job) if job else None
         if run is None or job is None:
             return []
@@ -193,11 +196,13 @@ class Runs:
             if run.step is _Step.KNOWN or run.pushes < _PUSHES_MAX:
                 run.step, run.again_at = _Step.PUSHING, now
             return self.on_time(now)
-        if reason in _PASSING:
+        run.refused_at = run.refused_at or now
+        if reason in _PASSING and now < run.refused_at + _MENDED_MS:
             run.again_at = max(run.again_at, now + self._rhythm.resend)
             return []
         del self._runs[job]
-        return [Tell(notice=JobRefused(job=job, detail=str(message.rejection)))]
+        rejection = message.rejection
+        return [Tell(notice=JobRefused(job=job, detail=str(rejection), rejection=rejection))]
 
     def abandon(self, detail: str) -> list[BuyerEffect]:
         """The lease is gone: no result will come any more."""
@@ -210,7 +215,7 @@ class Runs:
     def _known(self, job: Digest, now: Instant) -> _Run | None:
         run = self._runs.get(job)
         if run is not None and run.step is not _Step.PUSHING:
-            run.step = _Step.KNOWN
+            run.step, run.refused_at = _Step.KNOWN, 0
             if not run.kill:
                 run.again_at = now + self._rhythm.resend
         return run

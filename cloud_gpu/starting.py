@@ -101,13 +101,18 @@ class Start:
         if self.accept is not None:
             sent = Send(peer=self.advert.peer, message=AcceptGiven(accept=self.accept))
             return [sent, *self._begin(now)]
+        return [self.greeting()]
+
+    def greeting(self) -> Send:
+        """Introduce our peer to the node, by the buyer's signature."""
+        node, _ = self.counterpart
         access = self._purse.access(
             self.terms.key,
-            node=self.advert.peer,
+            node=node,
             own=self._own,
             expiry=self.terms.start_deadline + self.terms.duration + self._rhythm.claim_s,
         )
-        return [Send(peer=self.advert.peer, message=OpenSession(access=access))]
+        return Send(peer=node, message=OpenSession(access=access))
 
     def offered(self, offer: ReadyOffered, now: Instant) -> list[BuyerEffect]:
         """The node has the container prepared: check it, and start the meter if all is as asked."""

@@ -258,6 +258,8 @@ class JobDone(Notice, frozen=True, kw_only=True):
 class JobRefused(Notice, frozen=True, kw_only=True):
     job: Digest
     detail: str
+    rejection: Rejection | None = None
+    """The node's own word; None: the lease ended or is not there."""
 
 
 AnyNotice: TypeAlias = (
