@@ -21,7 +21,7 @@ import libp2p.network.swarm as _swarm_module
 import trio
 from google.protobuf.message import DecodeError
 from libp2p import new_host
-from libp2p.abc import IHost, INetStream
+from libp2p.abc import IHost, IMuxedConn, INetStream, ISecureConn
 from libp2p.crypto.keys import KeyPair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.custom_types import TProtocol
@@ -280,7 +280,7 @@ def build_host(key_pair: KeyPair) -> BasicHost:
         connection_config=ConnectionConfig(
             max_connections=CONNECTIONS_MAX,
             min_connections=0,  # what is kept free for outbound is refused to inbound
-            low_watermark=0,  # below it upstream dials strangers from the peer store
+            low_watermark=0,
             high_watermark=CONNECTIONS_MAX,
             inbound_stream_protocol_negotiation_timeout=5,
             outbound_stream_protocol_negotiation_timeout=10,
@@ -294,8 +294,31 @@ def build_host(key_pair: KeyPair) -> BasicHost:
     # One limit for all peers' streams: a single peer could take every place. Ours is per peer.
     swarm._resource_manager = swarm._stream_semaphore = None
     swarm.set_stream_handler(_contained(host._swarm_stream_handler))
-    setattr(swarm, "_do_handle_inbound_connection", _inbound_holder(swarm))  # noqa: B010
+    for owner, name, ours in (
+        (swarm, "_do_handle_inbound_connection", _inbound_holder(swarm)),
+        (swarm.upgrader.muxer_multistream, "new_conn", _bounded_muxer(swarm)),
+        (swarm.auto_connector, "start", _nothing),
+    ):
+        assert hasattr(owner, name), f"py-libp2p has no {name} any more"
+        setattr(owner, name, ours)
     return host
+
+
+async def _nothing() -> None:
+    """Not to start: with fewer than 200 connections upstream dials whoever it ever heard of."""
+
+
+def _bounded_muxer(swarm: Swarm) -> Callable[[ISecureConn, ID], Awaitable[IMuxedConn]]:
+    """Upstream builds its own Yamux, whatever class `muxer_opt` names."""
+    upstream = swarm.upgrader.muxer_multistream
+
+    async def new_conn(connection: ISecureConn, peer: ID) -> IMuxedConn:
+        await upstream._selector.select(
+            connection, connection.is_initiator, upstream.negotiate_timeout
+        )
+        return BoundedYamux(connection, peer, is_initiator=connection.is_initiator)
+
+    return new_conn
 
 
 def _contained(
