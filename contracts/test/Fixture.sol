@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {LeaseBook} from "../src/LeaseBook.sol";
-import {PaymentToken} from "../src/PaymentToken.sol";
 import {ILeaseBook} from "../src/interfaces/ILeaseBook.sol";
 import {ILeaseBookLog} from "../src/interfaces/ILeaseBookLog.sol";
 import {OrderHash} from "../src/libraries/OrderHash.sol";
@@ -11,7 +9,13 @@ import {CloseReason, Role, SkipCode, Status} from "../src/types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../src/types/MachineKey.sol";
 import {Accept, Ask, Bid, Ready, SignedMatch, Voucher} from "../src/types/Orders.sol";
 import {Lease, Product, Windows} from "../src/types/Rows.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
 import {Test} from "forge-std/Test.sol";
+
+interface IMintable is IERC20, IERC20Permit {
+    function mint(address to, uint256 amount) external;
+}
 
 /// @dev A book with a buyer, a provider with one machine and a node key, a market, and builders for what they sign.
 /// Digests are built with abi.encode here and by copying calldata in the contract: two ways, one answer.
@@ -34,7 +38,7 @@ abstract contract Fixture is Test {
     uint256 internal constant CAP = uint256(PRICE) * GPUS * DURATION / 3600;
     uint64 internal constant CASH = 10_000e6;
 
-    PaymentToken internal token;
+    IMintable internal token;
     ILeaseBook internal book;
     bytes32 internal domainSeparator;
     uint32 internal product;
@@ -53,7 +57,7 @@ abstract contract Fixture is Test {
 
     function setUp() public virtual {
         vm.warp(1_800_000_000);
-        token = new PaymentToken();
+        token = IMintable(deployCode("PaymentToken.sol:PaymentToken"));
         book = _deploy(address(token));
         domainSeparator = book.DOMAIN_SEPARATOR();
         (buyer, provider, matcher) = (_member("buyer"), _member("provider"), _member("matcher"));
@@ -71,7 +75,8 @@ abstract contract Fixture is Test {
 
     function _deploy(address token_) internal returns (ILeaseBook) {
         Windows memory windows = Windows({start: START, claim: CLAIM, retire: RETIRE, noShow: NO_SHOW});
-        return ILeaseBook(address(new LeaseBook(PaymentToken(token_), windows, FEE_TO_REGISTER, guardian)));
+        return
+            ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", abi.encode(token_, windows, FEE_TO_REGISTER, guardian)));
     }
 
     function _signer(string memory name) internal returns (address who) {
@@ -257,8 +262,17 @@ abstract contract Fixture is Test {
     }
 
     function _begin(uint24 seq, uint32 startedAt) internal {
-        Ready memory ready = _readyOf(provider, INDEX, seq);
-        Accept memory accepted = Accept({provider: provider, index: INDEX, seq: seq, startedAt: startedAt});
+        _beginAt(INDEX, seq, startedAt);
+    }
+
+    /// @dev Begins the first lease of another machine of the provider, now.
+    function _beginMachine(uint32 index) internal {
+        _beginAt(index, 1, uint32(block.timestamp));
+    }
+
+    function _beginAt(uint32 index, uint24 seq, uint32 startedAt) private {
+        Ready memory ready = _readyOf(provider, index, seq);
+        Accept memory accepted = Accept({provider: provider, index: index, seq: seq, startedAt: startedAt});
         book.begin(ready, _signReady(nodeKey, ready), accepted, _signAccept(sessionKey, accepted));
     }
 
