@@ -8,6 +8,7 @@ keeper was killed.
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from cloud_gpu.adapters.processes import ProcessMark, end_marked
+from cloud_gpu.adapters.processes import ProcessMark, end_marked, mark_of
 from cloud_gpu.protocol.errors import OutsideWorldError
 
 STATE_FILE = "devnet.json"
-KEEPER_LOG = "keeper.log"
 _GRACE_S = 5.0
 
 
@@ -43,7 +43,6 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Tokens per GPU-hour: the buyer's standing limit."""
     started_at: int
     """Unix milliseconds."""
-    keeper: ProcessMark
     children: tuple[ProcessMark, ...]
     """In the order they were started."""
 
@@ -51,29 +50,37 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep a devnet here, alone. Raises DevnetRunning at once when somebody else does."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder).open("w") as handle:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _lock(folder).open("a+") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise DevnetRunning(f"a devnet runs in {folder}") from error
+        handle.truncate(0)
+        handle.write(msgspec.json.encode(mark_of(os.getpid(), "keeper")).decode())
+        handle.flush()
         yield
+        handle.truncate(0)
 
 
 def _lock(folder: Path) -> Path:
+    """Beside the folder, so that emptying the folder leaves it."""
     return folder.with_name(f"{folder.name}.lock")
 
 
-def is_held(folder: Path) -> bool:
-    """Whether somebody keeps a devnet here."""
-    if not _lock(folder).exists():
-        return False
-    with _lock(folder).open("r") as handle:
-        try:
+def keeper_of(folder: Path) -> ProcessMark | None:
+    """Who keeps a devnet here, from its first moment on; None: nobody does."""
+    try:
+        with _lock(folder).open("r") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        try:
+            return msgspec.json.decode(_lock(folder).read_bytes(), type=ProcessMark)
+        except msgspec.DecodeError:  # caught between taking the lock and writing the name
+            return None
+    return None
 
 
 def write_state(state: DevnetState) -> None:

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 import msgspec
@@ -62,6 +63,30 @@ class ProcessMark(msgspec.Struct, frozen=True):
 def mark_of(pid: int, name: str) -> ProcessMark:
     """The mark of a process that runs now; raises psutil.NoSuchProcess."""
     return ProcessMark(name=name, pid=pid, created=psutil.Process(pid).create_time())
+
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Inside, the first ending signal raises KeyboardInterrupt; more of them change nothing.
+
+    So that what was started is ended in order, also when a terminal closes or a service manager
+    loses patience. For the main thread.
+    """
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Child:

@@ -1,0 +1,207 @@
+"""Fills a devnet's fresh chain: contracts, keys, wallets, products, a market, machines with bonds.
+
+Every party gets its own new key in an encrypted keystore (0600). Node keys are delegates of their
+provider's wallet, bound to their peer by a statement that the wallet signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from coincurve import PrivateKey
+
+from cloud_gpu.adapters import devnet_profile as profile
+from cloud_gpu.adapters.devnet_profile import DevnetMachine
+from cloud_gpu.protocol.adapters.deployer import deploy
+from cloud_gpu.protocol.adapters.evm_rpc import Rpc, whole
+from cloud_gpu.protocol.adapters.keystore import (
+    DEVNET_SCRYPT_N,
+    write_keystore,
+    write_password_file,
+)
+from cloud_gpu.protocol.adapters.wallet import Wallet
+from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.hardware import GpuClass
+from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
+from cloud_gpu.protocol.signing import state
+from cloud_gpu.protocol.units import TokenAmount
+
+_ETHER: Final = 10**18
+_KEYS_LIVE_S: Final = 365 * 24 * 3600
+_THREADS: Final = 4
+_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+Entropy = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """A key in memory, and where it lies on disk."""
+
+    key: LocalKey
+    keystore: Path
+    password: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedNode:
+    """A provider and its node, ready to start."""
+
+    name: str
+    wallet: KeptKey
+    key: KeptKey
+    binding_path: Path
+    machines: tuple[DevnetMachine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that is on the chain when the daemons start."""
+
+    deployment: Deployment
+    deployment_path: Path
+    market: KeptKey
+    market_id: int
+    buyer: KeptKey
+    nodes: tuple[PreparedNode, ...]
+
+
+class _Keys:
+    """Makes keys and keeps them below one folder."""
+
+    def __init__(self, folder: Path, entropy: Entropy) -> None:
+        self._folder, self._entropy = folder, entropy
+
+    def make(self, name: str) -> KeptKey:
+        secret = self._entropy(32)
+        keystore = self._folder / f"{name}.json"
+        password_file = self._folder / f"{name}.password"
+        password = self._entropy(16).hex()
+        write_keystore(keystore, secret, password, work=DEVNET_SCRYPT_N)
+        write_password_file(password_file, password)
+        return KeptKey(key=LocalKey(secret), keystore=keystore, password=password_file)
+
+
+def prepare(rpc: Rpc, rpc_url: str, folder: Path, nodes: int, entropy: Entropy) -> Prepared:
+    """Do it all on a chain that mines at once. Raises what the deployer and wallets raise."""
+    keys = _Keys(folder / "keys", entropy)
+    deployer, market, buyer = keys.make("deployer"), keys.make("market"), keys.make("buyer")
+    names = [f"node-{number}" for number in range(nodes)]
+    wallets = [keys.make(f"{name}-wallet") for name in names]
+    node_keys = [keys.make(name) for name in names]
+    for kept in (deployer, market, buyer, *wallets, *node_keys):
+        rpc.call("anvil_setBalance", str(kept.key.address), hex(100 * _ETHER))
+    path = folder / "deployment.json"
+    deployment = deploy(
+        rpc_url,
+        deployer.key,
+        profile.WINDOWS,
+        voucher_interval_s=profile.VOUCHER_INTERVAL_S,
+        heartbeat_s=profile.HEARTBEAT_S,
+        path=path,
+    )
+    machines = profile.machines_of(nodes)
+    prepared = [
+        PreparedNode(
+            name=name,
+            wallet=wallet,
+            key=key,
+            binding_path=folder / f"{name}-binding.json",
+            machines=hand,
+        )
+        for name, wallet, key, hand in zip(names, wallets, node_keys, machines, strict=True)
+    ]
+    expiry = _chain_time(rpc) + _KEYS_LIVE_S
+    products, market_id = _fill_tables(rpc_url, deployment, market, machines)
+    _fund(rpc_url, deployment, buyer, profile.BUYER_TOKENS, profile.BUYER_VAULT)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for done in [
+            pool.submit(_join, rpc_url, deployment, node, products, expiry) for node in prepared
+        ]:
+            done.result()
+    return Prepared(
+        deployment=deployment,
+        deployment_path=path,
+        market=market,
+        market_id=market_id,
+        buyer=buyer,
+        nodes=tuple(prepared),
+    )
+
+
+def _chain_time(rpc: Rpc) -> int:
+    return whole(rpc.call("eth_getBlockByNumber", "latest", False)["timestamp"])
+
+
+def _fund(
+    rpc_url: str, deployment: Deployment, kept: KeptKey, tokens: TokenAmount, vault: TokenAmount
+) -> None:
+    """Register an account with tokens in its wallet, of them `vault` in the vault."""
+    with Wallet(rpc_url, deployment, kept.key) as wallet:
+        wallet.mint(tokens)
+        wallet.register_account()
+        wallet.deposit(vault)
+
+
+def _fill_tables(
+    rpc_url: str,
+    deployment: Deployment,
+    market: KeptKey,
+    machines: tuple[tuple[DevnetMachine, ...], ...],
+) -> tuple[dict[tuple[GpuClass, int], int], int]:
+    """Products by (class, GPUs), and the market's number; the operator registers both."""
+    _fund(rpc_url, deployment, market, profile.PARTY_VAULT, profile.PARTY_VAULT)
+    with Wallet(rpc_url, deployment, market.key) as wallet:
+        products = {
+            (gpu_class, gpus): wallet.register_product(
+                gpu_class=gpu_class,
+                slice_gpus=gpus,
+                min_bond=profile.MIN_BOND,
+                penalty=profile.PENALTY,
+                notice=profile.NOTICE_S,
+            )
+            for gpu_class, gpus in profile.products_of(machines)
+        }
+        return products, wallet.register_market(profile.MARKET_FEE)
+
+
+def _join(
+    rpc_url: str,
+    deployment: Deployment,
+    node: PreparedNode,
+    products: dict[tuple[GpuClass, int], int],
+    expiry: int,
+) -> None:
+    """A provider joins: money, its node's key, its machines with their bonds, the binding."""
+    _fund(rpc_url, deployment, node.wallet, profile.PARTY_VAULT, profile.PARTY_VAULT)
+    with Wallet(rpc_url, deployment, node.wallet.key) as wallet:
+        wallet.set_delegate(node.key.key, KeyRole.NODE, expiry)
+        for machine in node.machines:
+            product = products[machine.offer.gpu_class, machine.offer.gpus]
+            wallet.add_machine(machine.index, profile.MACHINE_BOND, product)
+    binding = NodeBinding(
+        provider=node.wallet.key.address,
+        node_key=node.key.key.address,
+        peer=peer_of(node.key.key),
+    )
+    signed = state(binding, deployment.domain, node.wallet.key, nonce=1, expiry=expiry)
+    node.binding_path.write_bytes(to_json(signed) + b"\n")
+
+
+def peer_of(key: LocalKey) -> PeerId:
+    """The libp2p peer that a node with this key is, without loading libp2p.
+
+    An identity multihash of the public key's protobuf. Source: libp2p specs, peer-ids.
+    """
+    public = PrivateKey(key.secret).public_key.format(compressed=True)
+    typed = bytes([8, 2, 18, len(public)]) + public  # field 1: Secp256k1, field 2: the key
+    number, digits = int.from_bytes(bytes([0, len(typed)]) + typed, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        digits = _BASE58[digit] + digits
+    return PeerId("1" + digits)  # the multihash's leading zero byte
