@@ -177,7 +177,8 @@ async def running_gossiping(secret: bytes) -> AsyncIterator[Gossiping]:
             yield made
 
 
-async def raising(_: INetStream) -> None:
+async def raising(stream: INetStream) -> None:
+    await stream.read(1)
     raise RuntimeError("a handler with a bug")
 
 

@@ -35,7 +35,7 @@ from cloud_gpu.protocol.adapters.frames import (
     framed,
 )
 from cloud_gpu.protocol.adapters.gossip import Overlay
-from cloud_gpu.protocol.adapters.libp2p_patches import reset_quietly
+from cloud_gpu.protocol.adapters.libp2p_host import reset_quietly
 from cloud_gpu.protocol.adapters.requests import write_in_pieces
 from cloud_gpu.protocol.errors import (
     ArtifactRejected,

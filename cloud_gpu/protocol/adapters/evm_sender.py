@@ -259,6 +259,8 @@ class Sender:
         if error.says("insufficient funds", "insufficient balance"):
             self._fail(call.id, call.call, self._poor(error))
             return
+        if error.says("less than block base fee", "fee too low"):
+            return  # a spike: the offer is raised when its time is up
         if error.says("nonce too low", "underpriced", "nonce has already been used"):
             # Ours, mined or waiting: the next turn finds its receipt. Another sender's: once the
             # nonce is spent, the call is signed again under a new one.

@@ -25,12 +25,8 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr  # type: ignore[import-untyped]
 
 from cloud_gpu.protocol.adapters.admission import Conduct, Freshness, TokenBuckets
-from cloud_gpu.protocol.adapters.libp2p_patches import (
-    ContainedPubsub,
-    RepairingGossipSub,
-    briefly_shielded,
-    build_host,
-)
+from cloud_gpu.protocol.adapters.libp2p_gossip import ContainedPubsub, RepairingGossipSub
+from cloud_gpu.protocol.adapters.libp2p_host import briefly_shielded, build_host
 from cloud_gpu.protocol.adapters.links import PING_PROTOCOL, Links, Pulse, parse_target
 from cloud_gpu.protocol.adapters.requests import Answer, Requests
 from cloud_gpu.protocol.errors import PeerUnreachable

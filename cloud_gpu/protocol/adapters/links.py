@@ -22,7 +22,7 @@ from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from multiaddr import Multiaddr  # type: ignore[import-untyped]
 
 from cloud_gpu.protocol.adapters.frames import FrameReader
-from cloud_gpu.protocol.adapters.libp2p_patches import cut, reset_quietly
+from cloud_gpu.protocol.adapters.libp2p_host import cut, reset_quietly
 from cloud_gpu.protocol.errors import PeerUnreachable, RequestRefused
 
 log = logging.getLogger("cloud_gpu.overlay")

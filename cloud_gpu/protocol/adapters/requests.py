@@ -23,7 +23,7 @@ from cloud_gpu.protocol.adapters.frames import (
     FrameTooLarge,
     framed,
 )
-from cloud_gpu.protocol.adapters.libp2p_patches import reset_quietly
+from cloud_gpu.protocol.adapters.libp2p_host import reset_quietly
 from cloud_gpu.protocol.adapters.links import Links, parse_target
 from cloud_gpu.protocol.errors import PeerUnreachable, RequestRefused, RequestTimedOut
 from cloud_gpu.protocol.limits import MESSAGE_BYTES_MAX
