@@ -1,0 +1,300 @@
+"""Whether an ask fits a bid: one rule for each limit, each with the words for a person.
+
+The clearing asks only whether a rule is broken; an unmatched bid is told which one stands in its
+way and what the nearest change is. The rules are LeaseBook's, plus what no contract sees: terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.orders import AskFlags, BidFlags
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.settlement import bond_needed
+from cloud_gpu.protocol.units import (
+    BasisPoints,
+    Price,
+    TokenAmount,
+    cost_down,
+    format_duration,
+    format_tokens,
+)
+from market.book import RestingAsk, RestingBid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a round depends on besides the orders, as it is when the round ends."""
+
+    at: int
+    """Unix seconds."""
+    inclusion_s: int
+    """How much later the transaction may be mined."""
+    fee: BasisPoints
+    products: Mapping[int, Product]
+    bonds: Mapping[MachineKey, TokenAmount]
+    """Free bond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One limit that keeps an ask from a bid."""
+
+    field: str
+    found: str
+    needed: str
+    change: str
+    """What the buyer could do, as the start of a sentence; empty: nothing."""
+    weight: int
+    """How dear the change is, for finding the nearest one."""
+    size: int = 0
+    """Of the change, within one weight."""
+
+
+Rule = Callable[[RestingBid, RestingAsk, Conditions], Obstacle | None]
+
+_EASY, _HARD, _NOT_THE_BUYERS = 1, 10, 1_000
+
+
+def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
+    """What the lease would lock at the ask's price."""
+    return cost_down(ask.ask.payload.min_price_per_hour, bid.bid.payload.quantity)
+
+
+def _price(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    found, needed = bid.bid.payload.max_price_per_hour, ask.ask.payload.min_price_per_hour
+    if needed <= found:
+        return None
+    return Obstacle(
+        "bid.max_price_per_hour",
+        format_tokens(found),
+        format_tokens(needed),
+        f"raise the price limit to {format_tokens(needed)}",
+        _EASY,
+        needed.value - found.value,
+    )
+
+
+def _duration(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    found = bid.bid.payload.duration
+    low, high = ask.ask.payload.min_duration, ask.ask.payload.max_duration
+    if low <= found <= high:
+        return None
+    needed = low if found < low else high
+    return Obstacle(
+        "bid.duration",
+        format_duration(found),
+        f"{format_duration(low)} to {format_duration(high)}",
+        f"change the duration to {format_duration(needed)}",
+        _EASY,
+        abs(needed - found),
+    )
+
+
+def _start(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    soonest = given.at + given.inclusion_s
+    if ask.ask.payload.start_by < soonest:
+        left = f"an ask that ends in {max(0, ask.ask.payload.start_by - given.at)} s"
+        return Obstacle("ask.start_by", left, f"{given.inclusion_s} s", "", _NOT_THE_BUYERS)
+    if bid.bid.payload.start_by < soonest:
+        left = f"{max(0, bid.bid.payload.start_by - given.at)} s left"
+        return Obstacle(
+            "bid.start_by", left, f"{given.inclusion_s} s", "bid with a later start-by", _EASY
+        )
+    return None
+
+
+def _provider(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    wanted, found = bid.bid.payload.provider, ask.ask.payload.provider
+    if wanted.is_zero or wanted == found:
+        return None
+    return Obstacle(
+        "bid.provider", str(wanted), str(found), "accept any provider (leave it zero)", _HARD
+    )
+
+
+def _self_dealing(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    if bid.bid.payload.buyer != ask.ask.payload.provider:
+        return None
+    return Obstacle("bid.buyer", "your own machine", "another account's", "", _NOT_THE_BUYERS)
+
+
+def _fee(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    needed = f"{given.fee.value} bp"
+    if bid.bid.payload.max_fee_bps < given.fee:
+        found = f"{bid.bid.payload.max_fee_bps.value} bp"
+        return Obstacle("bid.max_fee_bps", found, needed, f"accept a fee of {needed}", _HARD)
+    if ask.ask.payload.max_fee_bps < given.fee:
+        found = f"{ask.ask.payload.max_fee_bps.value} bp"
+        return Obstacle("ask.max_fee_bps", found, needed, "", _NOT_THE_BUYERS)
+    return None
+
+
+def _flags(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    wants, offers = bid.bid.payload.flags, ask.ask.payload.flags
+    product = given.products.get(ask.ask.payload.product)
+    allowed = product.flags if product is not None else 0
+    if offers & AskFlags.INTERRUPTIBLE & ~(wants & allowed):
+        return Obstacle(
+            "bid.flags", "not interruptible", "interruptible", "accept interruption", _HARD
+        )
+    if wants & BidFlags.VERIFIED & ~(offers & allowed):
+        return Obstacle(
+            "bid.flags", "verified", "not verified", "do without verified results", _HARD
+        )
+    return None
+
+
+def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    unmet = bid.terms.unmet_by(ask.advert.body.profile, ask.ask.payload.provider)
+    if unmet is None:
+        return None
+    name, _sep, rest = unmet.partition(": ")
+    found, _sep, needed = rest.removeprefix("found ").partition(", needed ")
+    change = f"relax {name} to {found}" if needed else f"relax {name}"
+    return Obstacle(f"terms.{name}", needed or rest, found, change, _HARD)
+
+
+def _bond(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    product = given.products.get(ask.ask.payload.product)
+    free = given.bonds.get(ask.machine, TokenAmount(0))
+    if product is None:
+        return Obstacle("bid.product", str(ask.ask.payload.product), "known", "", _NOT_THE_BUYERS)
+    needed = bond_needed(cap_of(bid, ask), product.min_bond)
+    if needed <= free:
+        return None
+    return Obstacle(
+        "ask.bond",
+        f"a free bond of {format_tokens(free)}",
+        format_tokens(needed),
+        "bid for a shorter duration, which the machine's bond covers",
+        _HARD,
+        needed.value - free.value,
+    )
+
+
+def _cap(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
+    cap = cap_of(bid, ask).value
+    if 1 <= cap <= limits.LEASE_CAP_MAX:
+        return None
+    return Obstacle(
+        "bid.duration",
+        f"a cost of {cap} base units",
+        f"1 to {limits.LEASE_CAP_MAX}",
+        "bid for a longer duration" if cap == 0 else "bid for a shorter duration",
+        _EASY,
+    )
+
+
+_RULES: tuple[Rule, ...] = (
+    _price,
+    _duration,
+    _start,
+    _provider,
+    _self_dealing,
+    _fee,
+    _flags,
+    _terms,
+    _cap,
+    _bond,
+)
+
+
+def obstacles(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Iterator[Obstacle]:
+    """Everything that keeps this ask from this bid, apart from cash and from others' matches."""
+    for rule in _RULES:
+        found = rule(bid, ask, given)
+        if found is not None:
+            yield found
+
+
+def fits(bid: RestingBid, ask: RestingAsk, given: Conditions) -> bool:
+    """Whether nothing keeps this ask from this bid."""
+    return next(obstacles(bid, ask, given), None) is None
+
+
+def explain(
+    bid: RestingBid,
+    asks: Sequence[RestingAsk],
+    taken_at: Mapping[MachineKey, Price],
+    given: Conditions,
+) -> Rejection:
+    """Why no ask matched, and the nearest change that would have; reason NO_MATCH.
+
+    `asks` are those that were free when the round ended, cheapest first; `taken_at` says at which
+    limit price a bid that came before took a machine.
+    """
+    product = given.products.get(bid.bid.payload.product)
+    gpu_class = product.gpu_class if product is not None else "this product"
+    if not asks:
+        return Rejection(
+            reason=RejectReason.NO_MATCH,
+            field="bid.product",
+            found=f"no free machine of product {bid.bid.payload.product} ({gpu_class})",
+            needed="one",
+            next="Wait until the bid's start-by, or bid for another product as an alternative.",
+        )
+    ways = [(list(obstacles(bid, ask, given)), ask) for ask in asks]
+    lost = [taken_at[ask.machine] for found, ask in ways if not found and ask.machine in taken_at]
+    if lost:
+        return _outbid(bid, lost)
+    found, ask = min(ways, key=_distance)
+    changes = [obstacle.change for obstacle in found if obstacle.change]
+    if changes and all(obstacle.weight < _NOT_THE_BUYERS for obstacle in found):
+        advice = f"{_sentence(changes)}: then {ask.machine} fits, the nearest of {len(asks)} free."
+    else:
+        advice = "Wait for another machine, or bid for another product as an alternative."
+    return Rejection(
+        reason=RejectReason.NO_MATCH,
+        field=found[0].field,
+        found=found[0].found,
+        needed=found[0].needed,
+        next=advice,
+    )
+
+
+def _outbid(bid: RestingBid, lost: Sequence[Price]) -> Rejection:
+    lowest = min(lost)
+    limit = bid.bid.payload.max_price_per_hour
+    above = format_tokens(lowest.value + limits.PRICE_TICK)
+    return Rejection(
+        reason=RejectReason.NO_MATCH,
+        field="bid.max_price_per_hour",
+        found=f"{format_tokens(limit)}, and {len(lost)} fitting machines went to bids before it",
+        needed=f"above {format_tokens(lowest)}, the lowest limit that won one",
+        next=f"Raise the price limit to {above} (you pay the ask's price), or wait.",
+    )
+
+
+def short_of_cash(bid: RestingBid, cap: TokenAmount, cash: int | None) -> Rejection:
+    """Why the cheapest fitting ask was not taken: the vault does not cover it."""
+    buyer = bid.bid.payload.buyer
+    if cash is None:
+        return Rejection(
+            reason=RejectReason.UNKNOWN_ACCOUNT,
+            field="bid.buyer",
+            found=str(buyer),
+            needed="an account in LeaseBook",
+            next=f"Register it and deposit at least {format_tokens(cap)} tokens.",
+        )
+    return Rejection(
+        reason=RejectReason.CASH_TOO_LOW,
+        field="bid.buyer",
+        found=f"{format_tokens(cash)} tokens free in the vault",
+        needed=f"{format_tokens(cap)} tokens, the cost of the cheapest machine that fits",
+        next=f"Deposit {format_tokens(cap.value - cash)} tokens, or bid for a shorter duration.",
+    )
+
+
+def _distance(way: tuple[list[Obstacle], RestingAsk]) -> tuple[int, int, tuple[int, int, bytes]]:
+    found, ask = way
+    return sum(o.weight for o in found), sum(o.size for o in found), ask.rank
+
+
+def _sentence(changes: Sequence[str]) -> str:
+    text = " and ".join(changes)
+    return text[0].upper() + text[1:]

@@ -1,0 +1,91 @@
+"""The floor: all that the matchmaker's parts work on together, and the time it is there.
+
+A part is a class over a floor: `Rounds` matches, `Outcomes` follows what the chain made of it.
+"""
+
+from __future__ import annotations
+
+from cloud_gpu.protocol.effects import MarketEffect
+from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
+from market.answers import Answers
+from market.book import Book
+from market.leasing import BidStep, Blame, Opening, Openings, retry_after
+from market.ledger import Ledger
+from market.rules import MarketRules
+from market.shelf import Shelf
+
+
+class Floor:
+    """The market's whole state, but for the rounds' own."""
+
+    def __init__(self, rules: MarketRules) -> None:
+        self.rules = rules
+        self.out: list[MarketEffect] = []
+        self.book, self.openings = Book(), Openings()
+        self.ledger = Ledger(rules.bond_unit)
+        self.shelf = Shelf(self.book, self.ledger, self.out)
+        self.answers = Answers(self.book, self.openings, rules.settle_ms, self.out)
+        self.now: Instant = 0
+        self.has_news = False
+        """Something changed that may make a match."""
+
+    @property
+    def at(self) -> int:
+        """Unix seconds: the later of our clock and the chain's, which decides about orders."""
+        return self.at_time(self.now)
+
+    def at_time(self, now: Instant) -> int:
+        """The same for another reading of our clock."""
+        return max(unix_seconds(now), self.ledger.at)
+
+    @property
+    def fee(self) -> BasisPoints:
+        """This market's share of what providers are paid."""
+        return self.ledger.fee_of(self.rules.market_id)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether LeaseBook knows this market."""
+        return self.rules.market_id == 0 or self.rules.market_id in self.ledger.markets
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the chain was heard of lately enough to match against it."""
+        return self.is_registered and self.now - instant(self.ledger.at) <= self.rules.silence_ms
+
+    def batch(self) -> Instant:
+        """The entry batch of what comes now; closes the one before."""
+        batch = self.now - self.now % self.rules.round_ms
+        if batch != self.book.open_batch:
+            self.book.end_batch()
+        return batch
+
+    def give_up(self, opening: Opening, why: Rejection, blame: Blame = Blame.NOBODY) -> None:
+        """An opening came to nothing: free what it held; its bid waits again, or ends."""
+        self.openings.drop(opening.bid)
+        self.book.release(opening.ask.machine, opening.bid)
+        if blame is Blame.ASK:
+            self.shelf.refuse(opening.ask, self.at)
+        self.shelf.sync(opening.ask.machine, self.at)
+        self.has_news = True
+        bid = self.book.bid(opening.bid)
+        if bid is None or bid.state is not BidState.MATCHED:
+            return
+        failures = bid.openings + (blame is not Blame.ASK)
+        if blame is Blame.BID or failures >= self.rules.openings_max:
+            self.answers.move(bid, BidStep.REJECT, rejection=why)
+        elif bid.is_withdrawn:
+            self.answers.move(bid, BidStep.CANCEL)
+        elif self.ledger.is_void(*bid.nonce):
+            self.answers.void(bid)
+        elif bid.bid.payload.start_by < self.at:
+            self.answers.move(bid, BidStep.EXPIRE, rejection=why)
+        else:
+            self.answers.requeue(
+                bid, why, failures=failures, not_before=self._retry_at(blame, failures)
+            )
+
+    def _retry_at(self, blame: Blame, failures: int) -> Instant:
+        return 0 if blame is Blame.ASK else retry_after(failures, self.rules, self.now)

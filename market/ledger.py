@@ -1,0 +1,383 @@
+"""What the chain says that a market must know: machines, cash, products, keys, voided nonces.
+
+Built from chain events alone, and taken back block by block when the chain reorganises. It is the
+market's expectation: LeaseBook checks every entry again and has the last word.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from cloud_gpu.protocol.chain_events import (
+    AccountRegistered,
+    AsksCancelled,
+    BatchCommitted,
+    BatchFinalised,
+    BidsCancelled,
+    BondAdded,
+    CashChanged,
+    ChainAdvanced,
+    ChainEvent,
+    ChainReorganised,
+    DelegationChanged,
+    HeldReturned,
+    LeaseClosed,
+    LeaseOpened,
+    LeaseSettled,
+    LeaseStarted,
+    LeaseStopped,
+    MachineAdded,
+    MachinePaused,
+    MachineRetired,
+    MachineRetiring,
+    MarketRegistered,
+    PenaltyPaid,
+    ProductRegistered,
+    SegmentConvicted,
+)
+from cloud_gpu.protocol.identity import Delegation, KeyRole
+from cloud_gpu.protocol.lease import (
+    LeaseEndReason,
+    LeaseKey,
+    LeaseReport,
+    LeaseState,
+    LeaseStep,
+    MachineKey,
+    MachineStatus,
+    next_state,
+)
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
+from cloud_gpu.protocol.values import Address, Value
+
+REWIND_BLOCKS_MAX = 256
+"""A deeper reorganisation is no reorganisation but another chain."""
+
+HELD_LEASES = 4
+"""A verified lease's held pay lies in slot `seq mod 4` of its machine until it is cleared."""
+
+KeyT = TypeVar("KeyT")
+RowT = TypeVar("RowT")
+
+_ABSENT = object()
+_BUYER_NO_SHOW = LeaseEndReason.BUYER_NO_SHOW
+
+
+class MachineRow(Value, frozen=True, kw_only=True):
+    """A machine between its events."""
+
+    product: int
+    bond: TokenAmount
+    next_seq: int
+    """What the next ask must carry."""
+    status: MachineStatus
+    locked: int = 0
+    """Of the bond, base units: what secures batches of results."""
+
+    @property
+    def free_bond(self) -> TokenAmount:
+        """What can secure a new lease."""
+        return TokenAmount(max(0, self.bond.value - self.locked))
+
+
+class MarketRow(Value, frozen=True, kw_only=True):
+    """Who takes which fee."""
+
+    account: Address
+    fee: BasisPoints
+
+
+class Ledger:
+    """The chain as this market has heard of it so far. A `KeyRing` for node keys."""
+
+    def __init__(self, bond_unit: TokenAmount) -> None:
+        self._bond_unit = bond_unit.value
+        self.block = -1
+        """The newest whole block; -1: none yet."""
+        self.at = 0
+        """Its time, Unix seconds."""
+        self.cash: dict[Address, int] = {}
+        self.products: dict[int, Product] = {}
+        self.markets: dict[int, MarketRow] = {}
+        self.machines: dict[MachineKey, MachineRow] = {}
+        self.leases: dict[LeaseKey, LeaseReport] = {}
+        """Open leases; a closed one is gone."""
+        self._keys: dict[Address, Delegation] = {}
+        self._buyers: dict[LeaseKey, Address] = {}
+        self._locks: dict[tuple[LeaseKey, int], int] = {}
+        self._voided: dict[tuple[Address, int], bool] = {}
+        self._nonce_floor: dict[Address, int] = {}
+        self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._blocks: deque[tuple[int, int, list[tuple[dict[Any, Any], Any, Any]]]] = deque()
+
+    # Questions.
+
+    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
+        """See `KeyRing`; `at` in Unix seconds."""
+        found = self._keys.get(signer)
+        return found is not None and found.holds(account, role, at)
+
+    def is_void(self, account: Address, nonce: int) -> bool:
+        """Whether a bid with this nonce can never open, as far as was heard."""
+        return nonce < self._nonce_floor.get(account, 0) or (account, nonce) in self._voided
+
+    def fee_of(self, market_id: int) -> BasisPoints:
+        """Basis points; 0 for an id that is not registered."""
+        row = self.markets.get(market_id)
+        return row.fee if row is not None else BasisPoints(0)
+
+    def rows(self) -> Iterator[tuple[str, object]]:
+        """Everything in it in one fixed order, for a digest of the state."""
+        yield "block", [self.block, self.at]
+        tables: tuple[tuple[str, Mapping[Any, object]], ...] = (
+            ("cash", self.cash),
+            ("products", self.products),
+            ("markets", self.markets),
+            ("machines", self.machines),
+            ("leases", self.leases),
+            ("keys", self._keys),
+            ("buyers", self._buyers),
+            ("locks", self._locks),
+            ("nonce_floor", self._nonce_floor),
+        )
+        for name, table in tables:
+            yield name, sorted(([_shown(key), row] for key, row in table.items()), key=_first)
+        yield "voided", sorted([str(account), nonce] for account, nonce in self._voided)
+
+    # Facts.
+
+    def void(self, account: Address, nonce: int) -> None:
+        """A bid with this nonce opened, in the block whose events are coming in."""
+        self._set(self._voided, (account, nonce), True)
+
+    def rewind(self, block: int) -> None:
+        """Take back every event after `block`, those of an unfinished block included."""
+        self._take_back(self._changes)
+        self._changes = []
+        while self._blocks and self.block > block:
+            before, at, changes = self._blocks.pop()
+            self._take_back(changes)
+            self.block, self.at = before, at
+        assert self.block <= block or self.block == -1, (
+            f"cannot rewind from block {self.block} to {block}: {REWIND_BLOCKS_MAX} blocks are kept"
+        )
+
+    def apply(self, event: ChainEvent) -> None:
+        """Take one fact in. Machines, leases or accounts it never heard of are no error."""
+        match event:
+            case ChainAdvanced():
+                self._blocks.append((self.block, self.at, self._changes))
+                self._changes = []
+                if len(self._blocks) > REWIND_BLOCKS_MAX:
+                    self._blocks.popleft()
+                self.block, self.at = event.block, event.at
+            case ChainReorganised():
+                self.rewind(event.block)
+            case AccountRegistered():
+                self._pay(event.account, 0)
+            case CashChanged():
+                amount = event.amount.value
+                self._pay(event.account, amount if event.increase else -amount)
+            case DelegationChanged():
+                self._set(self._keys, event.signer, event.delegation)
+            case ProductRegistered():
+                self._set(self.products, event.product, _product(event))
+            case MarketRegistered():
+                row = MarketRow(account=event.account, fee=event.fee)
+                self._set(self.markets, event.market_id, row)
+            case BidsCancelled(below=True):
+                floor = max(event.nonce, self._nonce_floor.get(event.account, 0))
+                self._set(self._nonce_floor, event.account, floor)
+            case BidsCancelled():
+                self.void(event.account, event.nonce)
+            case LeaseOpened() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
+                self._apply_to_lease(event)
+            case BatchCommitted() | BatchFinalised() | SegmentConvicted() | HeldReturned():
+                self._apply_to_results(event)
+            case _:
+                self._apply_to_machine(event)
+
+    def _apply_to_machine(self, event: ChainEvent) -> None:
+        match event:
+            case MachineAdded():
+                known = self.machines.get(event.machine)
+                row = MachineRow(
+                    product=event.product,
+                    bond=event.bond,
+                    next_seq=known.next_seq if known is not None else 1,
+                    status=MachineStatus.FREE,
+                )
+                self._set(self.machines, event.machine, row)
+                self._pay(event.machine.provider, -event.bond.value)
+            case BondAdded():
+                self._change(event.machine, bond=self._bond(event.machine) + event.added)
+                self._pay(event.machine.provider, -event.added.value)
+            case PenaltyPaid():
+                self._apply_penalty(event)
+            case MachinePaused():
+                status = MachineStatus.PAUSED if event.paused else MachineStatus.FREE
+                self._change(event.machine, status=status)
+            case MachineRetiring():
+                self._change(event.machine, status=MachineStatus.RETIRING)
+            case MachineRetired():
+                self._pay(event.machine.provider, self._bond(event.machine).value)
+                self._change(event.machine, status=MachineStatus.NONE, bond=TokenAmount(0))
+            case AsksCancelled():
+                self._change(event.machine, next_seq=event.seq)
+            case _:
+                pass  # nothing that a market keeps
+
+    def _apply_to_lease(
+        self, event: LeaseOpened | LeaseStarted | LeaseSettled | LeaseStopped | LeaseClosed
+    ) -> None:
+        if isinstance(event, LeaseOpened):
+            self._open(event)
+            return
+        report = self.leases.get(event.lease)
+        if report is None:
+            return
+        match event:
+            case LeaseStarted():
+                self._change(event.lease.machine, status=MachineStatus.ACTIVE)
+                self._advance(report, LeaseStep.BEGIN, started_at=event.started_at)
+            case LeaseSettled():
+                self._earn(report, event.paid)
+                self._advance(report, LeaseStep.SETTLE, paid=event.paid)
+            case LeaseStopped():
+                self._change(event.lease.machine, status=MachineStatus.STOPPED)
+                self._pay(report.terms.buyer, report.terms.cap.value - event.ceiling.value)
+                terms = msgspec.structs.replace(report.terms, cap=event.ceiling)
+                self._advance(report, LeaseStep.STOP, terms=terms)
+            case LeaseClosed():
+                self._earn(report, event.paid, fee_free=event.reason is _BUYER_NO_SHOW)
+                self._pay(report.terms.buyer, report.terms.cap.value - event.paid.value)
+                self._change(event.lease.machine, status=MachineStatus.FREE)
+                self._remove(self.leases, event.lease)
+
+    def _open(self, event: LeaseOpened) -> None:
+        key = event.terms.key
+        row = self.machines.get(key.machine)
+        if row is not None:
+            self._change(
+                key.machine,
+                status=MachineStatus.FUNDED,
+                next_seq=max(row.next_seq, key.seq + 1),
+            )
+        self._set(self._buyers, key, event.terms.buyer)
+        if key.seq >= HELD_LEASES:
+            # The slot of held pay that this lease takes is empty: the older lease is over for good.
+            older = msgspec.structs.replace(key, seq=key.seq - HELD_LEASES)
+            if older in self._buyers:
+                self._remove(self._buyers, older)
+        self._pay(event.terms.buyer, -event.terms.cap.value)
+        report = LeaseReport(
+            terms=event.terms, bid=event.bid, state=LeaseState.FUNDED, paid=TokenAmount(0)
+        )
+        self._set(self.leases, key, report)
+
+    def _advance(self, report: LeaseReport, step: LeaseStep, **changes: object) -> None:
+        state = next_state(report.state, step) or report.state
+        changed = msgspec.structs.replace(report, state=state, **changes)
+        self._set(self.leases, report.terms.key, changed)
+
+    def _earn(self, report: LeaseReport, paid: TokenAmount, *, fee_free: bool = False) -> None:
+        """What a settlement moves on top of what was paid: the fee to its market, the rest on."""
+        delta = TokenAmount(max(0, paid.value - report.paid.value))
+        row = None if fee_free else self.markets.get(report.terms.market_id)
+        fee = share_down(delta, row.fee) if row is not None else TokenAmount(0)
+        self._pay(report.terms.key.provider, delta.value - fee.value)
+        if row is not None:
+            self._pay(row.account, fee.value)
+
+    def _apply_penalty(self, event: PenaltyPaid) -> None:
+        row = self.machines.get(event.lease.machine)
+        if row is None:
+            return
+        # Bonds are counted in whole units; the change is the provider's cash again.
+        units = -(-event.amount.value // self._bond_unit) * self._bond_unit
+        self._change(event.lease.machine, bond=TokenAmount(max(0, row.bond.value - units)))
+        self._pay(event.lease.provider, units - event.amount.value)
+        self._refund(event.lease, event.amount)
+
+    def _apply_to_results(
+        self, event: BatchCommitted | BatchFinalised | SegmentConvicted | HeldReturned
+    ) -> None:
+        machine = event.lease.machine
+        row = self.machines.get(machine)
+        match event:
+            case BatchCommitted() if row is not None:
+                self._change(machine, locked=row.locked + event.locked.value)
+                self._set(self._locks, (event.lease, event.batch_no), event.locked.value)
+            case BatchFinalised():
+                self._refund(event.lease, event.buyer)
+                place = event.lease, event.batch_no
+                if row is not None and place in self._locks:
+                    self._change(machine, locked=max(0, row.locked - self._locks[place]))
+                    self._remove(self._locks, place)
+            case SegmentConvicted():
+                self._refund(event.lease, event.refund)
+                if row is not None:
+                    bond = TokenAmount(max(0, row.bond.value - event.fine.value))
+                    self._change(machine, bond=bond)
+            case HeldReturned():
+                self._refund(event.lease, event.amount)
+            case _:
+                pass  # a batch of a machine that was never heard of
+
+    def _refund(self, lease: LeaseKey, amount: TokenAmount) -> None:
+        buyer = self._buyers.get(lease)
+        if buyer is not None:
+            self._pay(buyer, amount.value)
+
+    def _bond(self, machine: MachineKey) -> TokenAmount:
+        row = self.machines.get(machine)
+        return row.bond if row is not None else TokenAmount(0)
+
+    def _change(self, machine: MachineKey, **changes: object) -> None:
+        row = self.machines.get(machine)
+        if row is not None:
+            self._set(self.machines, machine, msgspec.structs.replace(row, **changes))
+
+    def _pay(self, account: Address, amount: int) -> None:
+        # Registration fees leave no log with an amount, so an expectation may run below zero.
+        self._set(self.cash, account, max(0, self.cash.get(account, 0) + amount))
+
+    def _set(self, table: dict[KeyT, RowT], key: KeyT, row: RowT) -> None:
+        self._changes.append((table, key, table.get(key, _ABSENT)))
+        table[key] = row
+
+    def _remove(self, table: dict[KeyT, RowT], key: KeyT) -> None:
+        self._changes.append((table, key, table.pop(key)))
+
+    @staticmethod
+    def _take_back(changes: list[tuple[dict[Any, Any], Any, Any]]) -> None:
+        for table, key, before in reversed(changes):
+            if before is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = before
+
+
+def _product(event: ProductRegistered) -> Product:
+    return Product(
+        id=event.product,
+        gpu_class=event.gpu_class,
+        slice_gpus=event.slice_gpus,
+        region_group=event.region_group,
+        min_bond=event.min_bond,
+        notice=event.notice,
+        penalty=event.penalty,
+        flags=event.flags,
+    )
+
+
+def _shown(key: object) -> str:
+    return " ".join(str(part) for part in key) if isinstance(key, tuple) else str(key)
+
+
+def _first(row: list[object]) -> str:
+    return str(row[0])

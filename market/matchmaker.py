@@ -1,0 +1,238 @@
+"""The matchmaker: a party over verified orders and chain events, the single writer of the book.
+
+What arrives within a round is matched together when the round ends; the matches go to the chain,
+and their capacity is held until it answers. Knows no database, no HTTP and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cloud_gpu.protocol.effects import ListProduct, MarketEffect, ReportBid, ReportLease, Transact
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.events import (
+    AskHeard,
+    BidSubmitted,
+    BidWithdrawn,
+    DeadlinePassed,
+    VerifierHeard,
+)
+from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.units import BasisPoints, Instant
+from cloud_gpu.protocol.values import Digest
+from market.book import RestingAsk, RestingBid
+from market.floor import Floor
+from market.intake import check_bid
+from market.leasing import BidStep, calls_of, unanswered
+from market.outcomes import Outcomes
+from market.rounds import Rounds
+from market.rules import MarketRules, MatchmakerEvent, RulesSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketStatus:
+    """How the market stands, for health and metrics."""
+
+    block: int
+    chain_at: int
+    """Unix seconds of the newest block."""
+    rounds: int
+    waiting: int
+    """Bids without a match."""
+    asks: int
+    """On offer."""
+    openings: int
+    """On their way to the chain."""
+    inbox: int
+    """The last position handled."""
+    fee: BasisPoints
+    is_registered: bool
+
+
+class Matchmaker:
+    """Clears orders in rounds. Same events at the same times: same effects, same state."""
+
+    def __init__(self, rules: MarketRules) -> None:
+        self._floor = Floor(rules)
+        self._rounds = Rounds(self._floor)
+        self._outcomes = Outcomes(self._floor)
+        self._inbox = 0
+
+    @property
+    def rules(self) -> MarketRules:
+        """In force now."""
+        return self._floor.rules
+
+    @property
+    def deadline(self) -> Instant | None:
+        """The end of the open round, or when to look at a bid again. None: nothing waits."""
+        times = (self._rounds.ends, self._floor.answers.deadline)
+        return min((when for when in times if when is not None), default=None)
+
+    def handle(self, event: MatchmakerEvent, now: Instant) -> Sequence[MarketEffect]:
+        """See `Party`. What was due before `now` happens before the event."""
+        floor = self._floor
+        floor.out.clear()
+        floor.now = max(floor.now, now)
+        self._pass_time()
+        match event:
+            case DeadlinePassed() | VerifierHeard():
+                pass
+            case RulesSet():
+                self._set_rules(event.rules)
+            case AskHeard():
+                self._hear(event.advert)
+            case BidSubmitted():
+                self._admit(event)
+            case BidWithdrawn():
+                self._withdraw(event)
+            case _:
+                self._outcomes.apply(event)
+        self._rounds.plan()
+        return list(floor.out)
+
+    # Questions; they change nothing.
+
+    def status(self) -> MarketStatus:
+        """How the market stands."""
+        floor = self._floor
+        return MarketStatus(
+            block=floor.ledger.block,
+            chain_at=floor.ledger.at,
+            rounds=self._rounds.count,
+            waiting=floor.book.waiting_count,
+            asks=floor.shelf.listed_count,
+            openings=sum(1 for _ in floor.openings.on_their_way()),
+            inbox=self._inbox,
+            fee=floor.fee,
+            is_registered=floor.is_registered,
+        )
+
+    def examine(self, advert: SignedAdvert, now: Instant) -> Rejection | None:
+        """Why hearing this advert would change nothing; None: it is worth an event."""
+        floor = self._floor
+        found = floor.shelf.examine(advert, rules=floor.rules, at=floor.at_time(now), batch=0)
+        return found if isinstance(found, Rejection) else None
+
+    def restated(self) -> list[MarketEffect]:
+        """The effects that bring an outside world in line that may have missed some.
+
+        After a restart the journal says what was decided, not what was carried out.
+        """
+        floor = self._floor
+        products, leases = (
+            sorted(floor.ledger.products.items()),
+            sorted(floor.ledger.leases.items()),
+        )
+        effects: list[MarketEffect] = [ListProduct(product=product) for _, product in products]
+        effects += floor.shelf.listed()
+        effects += [ReportLease(report=report) for _, report in leases]
+        effects += [ReportBid(report=bid.report) for bid in floor.book.bids()]
+        calls = calls_of(list(floor.openings.on_their_way()))
+        return effects + [Transact(call=call) for call in calls]
+
+    def state_hash(self) -> Digest:
+        """keccak256 of all that decides what happens next."""
+        floor = self._floor
+        return floor.book.state_hash(
+            floor.rules,
+            floor.openings.rows(),
+            floor.shelf.rows(),
+            [[name, rows] for name, rows in floor.ledger.rows()],
+            [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
+        )
+
+    # Time and rules.
+
+    def _pass_time(self) -> None:
+        floor = self._floor
+        for bid in floor.answers.due(floor.now):
+            opening = floor.openings.of(bid.id)
+            if bid.state is BidState.MATCHED and opening is not None:
+                floor.give_up(opening, unanswered(floor.rules))
+            elif bid.bid.payload.start_by < floor.at:
+                floor.answers.expire(bid)
+            else:  # its time to wait after a failure is over
+                floor.answers.put(replace(bid, not_before=0))
+                floor.has_news = True
+        self._rounds.end_if_due()
+
+    def _set_rules(self, rules: MarketRules) -> None:
+        floor = self._floor
+        assert rules.identity == floor.rules.identity, "a journal belongs to one market"
+        floor.rules = rules
+        floor.answers.set_patience(rules.settle_ms)
+        self._rounds.ends = None
+        floor.has_news = True
+
+    # Orders.
+
+    def _hear(self, advert: SignedAdvert) -> None:
+        floor = self._floor
+        ask = floor.shelf.examine(advert, rules=floor.rules, at=floor.at, batch=floor.batch())
+        if isinstance(ask, RestingAsk):
+            floor.shelf.put(ask, floor.at)
+            floor.has_news = True
+
+    def _admit(self, event: BidSubmitted) -> None:
+        floor = self._floor
+        self._inbox = max(self._inbox, event.inbox)
+        key = event.order.bid.payload.id
+        if floor.book.bid(key) is not None:
+            return
+        bid = check_bid(
+            event.order,
+            rules=floor.rules,
+            products=floor.ledger.products,
+            fee=floor.fee,
+            at=floor.at,
+        )
+        if isinstance(bid, Rejection):
+            floor.answers.refuse(key, bid)
+            return
+        resting = RestingBid(
+            id=key,
+            bid=bid,
+            terms=event.order.terms,
+            inbox=event.inbox,
+            batch=floor.batch(),
+            report=BidReport(bid=key, state=BidState.PENDING),
+        )
+        refused = self._beside_others(resting)
+        if refused is not None:
+            floor.answers.refuse(key, refused)
+            return
+        floor.answers.enter(resting)
+        floor.has_news = True
+
+    def _beside_others(self, bid: RestingBid) -> Rejection | None:
+        floor, (buyer, nonce) = self._floor, bid.nonce
+        if floor.ledger.is_void(buyer, nonce):
+            return Rejection(
+                reason=RejectReason.NONCE_USED,
+                field="bid.nonce",
+                found=str(nonce),
+                needed="a nonce that is neither opened nor voided",
+                next="Sign the bid with the account's next free nonce.",
+            )
+        if floor.book.live_count(buyer) >= floor.rules.bids_per_account_max:
+            return Rejection(
+                reason=RejectReason.RATE_LIMITED,
+                field="bid.nonce",
+                found=f"{floor.book.live_count(buyer)} live bids of {buyer}",
+                needed=f"fewer than {floor.rules.bids_per_account_max}",
+                next="Cancel some, or wait until some ended.",
+            )
+        return None
+
+    def _withdraw(self, event: BidWithdrawn) -> None:
+        self._inbox = max(self._inbox, event.inbox)
+        bid = self._floor.book.bid(event.bid)
+        if bid is None:
+            return
+        if bid.state is BidState.MATCHED:  # the transaction cannot be called back
+            self._floor.answers.put(replace(bid, is_withdrawn=True))
+        else:
+            self._floor.answers.move(bid, BidStep.CANCEL)

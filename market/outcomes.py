@@ -1,0 +1,169 @@
+"""Outcomes: what the chain made of the market's openings, and of everything else it watches."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cloud_gpu.protocol.calls import ChainCall, OpenBatch
+from cloud_gpu.protocol.chain_events import (
+    BidsCancelled,
+    ChainAdvanced,
+    ChainEvent,
+    ChainReorganised,
+    DelegationChanged,
+    EntrySkipped,
+    LeaseClosed,
+    LeaseOpened,
+    ProductRegistered,
+    TransactionFailed,
+)
+from cloud_gpu.protocol.effects import ListProduct, ReportLease
+from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
+from cloud_gpu.protocol.match import BidState
+from market.book import RestingAsk, RestingBid
+from market.floor import Floor
+from market.leasing import BidStep, Opening, blame_for, reverted
+
+
+class Outcomes:
+    """Applies chain events to the floor."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+
+    def apply(self, event: ChainEvent) -> None:
+        """Take one fact in; facts about strangers are facts too."""
+        floor = self._floor
+        before = floor.ledger.leases.get(lease) if (lease := _lease_of(event)) else None
+        known = _ask_behind(event, floor)
+        floor.ledger.apply(event)
+        match event:
+            case ChainAdvanced():
+                floor.shelf.expire(floor.now, floor.at)
+                floor.answers.forget(floor.now)
+                return
+            case ChainReorganised():
+                self._rewound()
+            case EntrySkipped():
+                self._skipped(event)
+            case TransactionFailed():
+                self._failed(event.call, event.error)
+            case BidsCancelled():
+                self._voided(event)
+            case LeaseOpened():
+                self._opened(event, known)
+            case ProductRegistered():
+                floor.out.append(ListProduct(product=floor.ledger.products[event.product]))
+            case DelegationChanged():
+                floor.shelf.sync_all(floor.at)
+            case _:
+                pass
+        if lease is not None:
+            self._report_lease(event, lease, before)
+        if (machine := _machine_of(event)) is not None:
+            floor.shelf.sync(machine, floor.at)
+        floor.has_news = True
+
+    def _opened(self, event: LeaseOpened, known: RestingAsk | None) -> None:
+        floor = self._floor
+        bid = floor.book.bid(event.bid)
+        if bid is None:
+            return
+        floor.ledger.void(*bid.nonce)
+        opening = floor.openings.of(bid.id)
+        price, advert = None, None
+        if opening is not None:
+            floor.book.release(opening.ask.machine, bid.id)
+            if _key_of(opening.ask) == event.terms.key:
+                price, advert = opening.price, opening.ask.advert
+                floor.openings.put(opening.settled())
+            else:  # the buyer opened it with another ask; ours can no longer open
+                floor.openings.drop(bid.id)
+                floor.shelf.sync(opening.ask.machine, floor.at)
+        if price is None and known is not None:
+            price, advert = known.ask.payload.min_price_per_hour, known.advert
+        floor.answers.move(bid, BidStep.OPEN, price=price, lease=event.terms.key, advert=advert)
+        self._void_alternatives(bid)
+
+    def _void_alternatives(self, opened: RestingBid) -> None:
+        for bid in self._floor.book.alternatives(opened.nonce):
+            if bid.state is BidState.PENDING:
+                self._floor.answers.void(bid)
+
+    def _voided(self, event: BidsCancelled) -> None:
+        for bid in self._floor.book.live_of(event.account):
+            if bid.state is BidState.PENDING and self._floor.ledger.is_void(*bid.nonce):
+                self._floor.answers.void(bid)
+
+    def _skipped(self, event: EntrySkipped) -> None:
+        if not isinstance(event.call, OpenBatch) or event.position >= len(event.call.matches):
+            return
+        bid = event.call.matches[event.position].bid.payload.id
+        opening = self._floor.openings.of(bid)
+        if opening is not None and not opening.is_settled and opening.call == event.call:
+            self._floor.give_up(opening, event.rejection, blame_for(event.rejection))
+
+    def _failed(self, call: ChainCall, error: str) -> None:
+        if isinstance(call, OpenBatch):
+            for opening in self._floor.openings.in_call(call):
+                self._floor.give_up(opening, reverted(error))
+
+    def _rewound(self) -> None:
+        """Blocks vanished: what opened in them is on its way again, or waits again."""
+        floor = self._floor
+        for bid in list(floor.book.bids()):
+            if bid.state is not BidState.OPENED or floor.ledger.is_void(*bid.nonce):
+                continue
+            bid = floor.answers.move(bid, BidStep.UNDO)
+            opening = floor.openings.of(bid.id)
+            if opening is not None and floor.book.holder(opening.ask.machine) is None:
+                self._post_again(bid, opening)
+            else:
+                floor.openings.drop(bid.id)
+        floor.out += [
+            ReportLease(report=report) for _, report in sorted(floor.ledger.leases.items())
+        ]
+        floor.shelf.sync_all(floor.at)
+
+    def _post_again(self, bid: RestingBid, opening: Opening) -> None:
+        floor = self._floor
+        floor.book.hold(opening.ask.machine, bid.id)
+        floor.openings.put(opening.posted_again(floor.now))
+        floor.answers.move(bid, BidStep.MATCH, price=opening.price, advert=opening.ask.advert)
+
+    def _report_lease(self, event: ChainEvent, lease: LeaseKey, before: LeaseReport | None) -> None:
+        report = self._floor.ledger.leases.get(lease)
+        if isinstance(event, LeaseClosed) and before is not None:
+            report = msgspec.structs.replace(
+                before, state=LeaseState.CLOSED, paid=event.paid, reason=event.reason
+            )
+        if report is not None and report != before:
+            self._floor.out.append(ReportLease(report=report))
+
+
+def _key_of(ask: RestingAsk) -> LeaseKey:
+    payload = ask.ask.payload
+    return LeaseKey(provider=payload.provider, index=payload.index, seq=payload.seq)
+
+
+def _ask_behind(event: ChainEvent, floor: Floor) -> RestingAsk | None:
+    """The ask from which a lease opened, before the opening makes it a dead one."""
+    if not isinstance(event, LeaseOpened):
+        return None
+    ask = floor.book.ask_of(event.terms.key.machine)
+    return ask if ask is not None and _key_of(ask) == event.terms.key else None
+
+
+def _lease_of(event: ChainEvent) -> LeaseKey | None:
+    if isinstance(event, LeaseOpened):
+        return event.terms.key
+    lease = getattr(event, "lease", None)
+    return lease if isinstance(lease, LeaseKey) else None
+
+
+def _machine_of(event: ChainEvent) -> MachineKey | None:
+    lease = _lease_of(event)
+    if lease is not None:
+        return lease.machine
+    machine = getattr(event, "machine", None)
+    return machine if isinstance(machine, MachineKey) else None

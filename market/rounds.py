@@ -1,0 +1,110 @@
+"""Rounds: when one is open, and what happens when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cloud_gpu.protocol.effects import Transact
+from cloud_gpu.protocol.units import Instant
+from cloud_gpu.protocol.values import Address
+from market.book import RestingAsk, RestingBid
+from market.fitting import Conditions, explain
+from market.floor import Floor
+from market.leasing import BidStep, calls_of, openings_for
+from market.on_demand import Clearing, clear
+
+EXPLAINED_ASKS_MAX = 256
+"""Cheapest asks that are compared with a bid to say what stands in its way."""
+
+EXPLAINED_AGAIN_MAX = 50
+"""Bids a round whose explanation is renewed; a new bid is always explained."""
+
+
+class Rounds:
+    """The clearing of lane A, round by round."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self.count = 0
+        self.ends: Instant | None = None
+        """When the open round ends; None: nothing to match, no timer."""
+
+    def plan(self) -> None:
+        """Open a round if something changed while a bid waits and the chain is heard."""
+        floor = self._floor
+        if self.ends is None and floor.has_news and floor.book.has_waiting and floor.is_ready:
+            self.ends = (floor.now // floor.rules.round_ms + 1) * floor.rules.round_ms
+
+    def end_if_due(self) -> None:
+        """Clear the round whose time is over."""
+        if self.ends is None or self._floor.now < self.ends:
+            return
+        self.ends = None
+        if self._floor.is_ready:
+            self._end()
+
+    def _end(self) -> None:
+        floor = self._floor
+        floor.book.end_batch()
+        floor.has_news = False
+        self.count += 1
+        floor.shelf.expire(floor.now, floor.at)
+        bids = [bid for bid in floor.book.waiting() if bid.not_before <= floor.now]
+        asks = {
+            product: floor.book.available(product, floor.ledger, floor.at)
+            for product in sorted({bid.bid.payload.product for bid in bids})
+        }
+        given = self._conditions(asks)
+        clearing = clear(bids, asks, self._free_cash(bids), self._busy(), given)
+        self._post(clearing)
+        self._explain(clearing, asks, given)
+
+    def _conditions(self, asks: Mapping[int, Sequence[RestingAsk]]) -> Conditions:
+        floor = self._floor
+        return Conditions(
+            at=floor.at,
+            inclusion_s=floor.rules.inclusion_s,
+            fee=floor.fee,
+            products=floor.ledger.products,
+            bonds={
+                ask.machine: floor.ledger.machines[ask.machine].free_bond
+                for ladder in asks.values()
+                for ask in ladder
+            },
+        )
+
+    def _free_cash(self, bids: Sequence[RestingBid]) -> dict[Address, int]:
+        """Of registered buyers, less what openings on their way will lock."""
+        locking, cash = self._floor.openings.locking(), self._floor.ledger.cash
+        buyers = {bid.nonce[0] for bid in bids}
+        return {
+            buyer: max(0, cash[buyer] - locking.get(buyer, 0)) for buyer in buyers if buyer in cash
+        }
+
+    def _busy(self) -> frozenset[tuple[Address, int]]:
+        on_their_way = self._floor.openings.on_their_way()
+        return frozenset((found.buyer, found.nonce) for found in on_their_way)
+
+    def _post(self, clearing: Clearing) -> None:
+        floor = self._floor
+        openings = openings_for(clearing.fills, floor.rules, floor.now)
+        for opening in openings:
+            bid = floor.book.bid(opening.bid)
+            assert bid is not None, opening.bid
+            floor.book.hold(opening.ask.machine, opening.bid)
+            floor.openings.put(opening)
+            floor.answers.move(bid, BidStep.MATCH, price=opening.price, advert=opening.ask.advert)
+            floor.shelf.sync(opening.ask.machine, floor.at)
+        floor.out += [Transact(call=call) for call in calls_of(openings)]
+
+    def _explain(
+        self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
+    ) -> None:
+        new = [bid for bid in clearing.unmatched if bid.explained_in < 0]
+        old = [bid for bid in clearing.unmatched if bid.explained_in >= 0]
+        old.sort(key=lambda bid: bid.explained_in)
+        taken_at = clearing.taken_at
+        for bid in new + old[:EXPLAINED_AGAIN_MAX]:
+            ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
+            why = clearing.short.get(bid.id) or explain(bid, ladder, taken_at, given)
+            self._floor.answers.explain(bid, why, self.count)

@@ -1,0 +1,393 @@
+"""The matchmaker: facts in, effects out. Nothing here waits, sleeps or opens a file."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cloud_gpu.protocol.chain_events import (
+    AsksCancelled,
+    BidsCancelled,
+    ChainReorganised,
+    EntrySkipped,
+    LeaseClosed,
+    MachinePaused,
+    TransactionFailed,
+)
+from cloud_gpu.protocol.effects import ListAsk, ReportLease, Transact, UnlistAsk
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.events import BidWithdrawn, DeadlinePassed
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState
+from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.units import TokenAmount
+from market.matchmaker import Matchmaker
+from market.rules import RulesSet
+from tests.unit.market.builders import (
+    NOW_S,
+    RULES,
+    Desk,
+    advert,
+    batches,
+    joined,
+    key,
+    machine,
+    opened,
+    order,
+    pairs,
+    price,
+    provider,
+)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """A market with two providers of two machines each, and two buyers with money."""
+    desk = Desk()
+    desk.mine(*provider("ada", 2), *provider("eve", 2), *joined("bob", 100), *joined("dan", 100))
+    return desk
+
+
+def match_one(desk: Desk) -> tuple[SignedAdvert, SignedBid]:
+    """One ask and one bid, whose opening is on its way."""
+    offered, wanted = advert("ada", at="1.00"), order("bob")
+    desk.hear(offered)
+    desk.submit(wanted)
+    desk.end_round()
+    return offered, wanted
+
+
+def test_a_market_without_waiting_bids_sets_no_timer(desk: Desk) -> None:
+    desk.hear(advert("ada"))
+    assert desk.market.deadline is None
+
+
+def test_a_bid_is_matched_with_the_cheapest_ask_when_its_round_ends(desk: Desk) -> None:
+    dear, cheap, wanted = advert("ada", at="1.20"), advert("eve", at="1.10"), order("bob")
+    desk.hear(dear, cheap)
+    assert batches(desk.submit(wanted)) == []
+    effects = desk.end_round()
+    (batch,) = batches(effects)
+    assert pairs(effects) == [(wanted.bid.payload.id, cheap.body.ask.payload.id)]
+    assert (batch.product, batch.price, batch.market_id) == (1, price("1.10"), 1)
+    report = desk.report(wanted)
+    assert (report.state, report.price, report.advert) == (BidState.MATCHED, price("1.10"), cheap)
+
+
+def test_an_opened_lease_is_reported_with_its_key_and_the_nodes_advert(desk: Desk) -> None:
+    offered, wanted = match_one(desk)
+    lease = opened(wanted.bid.payload, machine("ada"), price(1))
+    effects = desk.mine(lease)
+    report = desk.report(wanted)
+    assert (report.state, report.lease) == (BidState.OPENED, lease.terms.key)
+    assert (report.price, report.advert) == (price(1), offered)
+    (told,) = [effect.report for effect in effects if isinstance(effect, ReportLease)]
+    assert (told.state, told.bid) == (LeaseState.FUNDED, wanted.bid.payload.id)
+    assert desk.market.status().openings == 0
+
+
+def test_a_machine_is_held_while_its_opening_is_on_its_way(desk: Desk) -> None:
+    desk.hear(advert("ada"))
+    desk.submit(order("bob"))
+    effects = desk.end_round()
+    assert [type(effect) for effect in effects].count(UnlistAsk) == 1
+    desk.submit(order("dan"))
+    assert batches(desk.pass_time(5_000)) == []
+
+
+def test_alternatives_of_one_nonce_are_matched_once(desk: Desk) -> None:
+    desk.hear(advert("ada"), advert("eve"))
+    one, other = order("bob", limit="1.50"), order("bob", limit="1.40")
+    desk.submit(one, other)
+    assert len(pairs(desk.end_round())) == 1
+    assert desk.report(other).state is BidState.PENDING
+    desk.mine(opened(one.bid.payload, machine("ada"), price(1)))
+    report = desk.report(other)
+    assert report.state is BidState.CANCELLED
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.NONCE_USED
+
+
+def test_a_bid_that_nothing_satisfies_rests_and_says_what_the_nearest_change_is(
+    desk: Desk,
+) -> None:
+    wanted = order("bob", limit="0.90")
+    desk.hear(advert("ada", at="1.10"), advert("eve", at="1.20"))
+    desk.submit(wanted)
+    desk.end_round()
+    report = desk.report(wanted)
+    assert report.state is BidState.PENDING
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.NO_MATCH
+    assert report.rejection.field == "bid.max_price_per_hour"
+    assert (report.rejection.found, report.rejection.needed) == ("0.90", "1.10")
+    assert report.rejection.next.startswith("Raise the price limit to 1.10: then ")
+
+
+def test_an_unmatched_bid_is_matched_when_a_cheaper_ask_comes(desk: Desk) -> None:
+    desk.hear(advert("ada", at="2.00"))
+    desk.submit(order("bob", limit="1.00"))
+    desk.end_round()
+    cheap = advert("eve", at="0.80")
+    desk.hear(cheap)
+    assert [ask for _, ask in pairs(desk.end_round())] == [cheap.body.ask.payload.id]
+
+
+def test_a_bid_expires_after_its_start_by_and_keeps_what_stood_in_its_way(desk: Desk) -> None:
+    wanted = order("bob", start_by=NOW_S + 20)
+    desk.submit(wanted)
+    desk.pass_time(20_000)
+    assert desk.report(wanted).state is BidState.PENDING
+    desk.pass_time(2_000)
+    report = desk.report(wanted)
+    assert report.state is BidState.EXPIRED
+    assert report.rejection is not None
+    assert report.rejection.field == "bid.product"
+    assert desk.market.deadline is None
+
+
+def test_an_empty_vault_is_named_as_the_reason(desk: Desk) -> None:
+    desk.mine(*joined("poor"))
+    poor, stranger = order("poor"), order("stranger")
+    desk.hear(advert("ada"), advert("eve"))
+    desk.submit(poor, stranger)
+    assert pairs(desk.end_round()) == []
+    reasons = [desk.report(each).rejection for each in (poor, stranger)]
+    assert [why.reason for why in reasons if why is not None] == [
+        RejectReason.CASH_TOO_LOW,
+        RejectReason.UNKNOWN_ACCOUNT,
+    ]
+
+
+def test_money_of_openings_on_their_way_is_not_spent_twice(desk: Desk) -> None:
+    desk.mine(*joined("thin", 1))
+    first, second = order("thin", nonce=1), order("thin", nonce=2)
+    desk.hear(advert("ada"), advert("eve"))
+    desk.submit(first)
+    assert len(pairs(desk.end_round())) == 1
+    desk.submit(second)
+    assert pairs(desk.end_round()) == []
+    why = desk.report(second).rejection
+    assert why is not None
+    assert why.reason is RejectReason.CASH_TOO_LOW
+
+
+def test_a_wrong_signature_is_rejected_with_its_reason(desk: Desk) -> None:
+    forged = order("bob", signer="mallory")
+    desk.submit(forged)
+    report = desk.report(forged)
+    assert report.state is BidState.REJECTED
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.KEY_NOT_AUTHORISED
+
+
+def skip(desk: Desk, reason: RejectReason, field: str) -> None:
+    (batch,) = batches(desk.effects)[-1:]
+    rejection = Rejection(reason=reason, field=field, found="x", needed="y")
+    desk.mine(EntrySkipped(call=batch, position=0, rejection=rejection))
+
+
+def test_a_skip_for_the_asks_fault_frees_the_bid_for_the_next_ask(desk: Desk) -> None:
+    bad, good, wanted = advert("ada", at="1.00"), advert("eve", at="1.10"), order("bob")
+    desk.hear(bad, good)
+    desk.submit(wanted)
+    desk.end_round()
+    skip(desk, RejectReason.BOND_TOO_LOW, "ask.index")
+    assert pairs(desk.end_round()) == [(wanted.bid.payload.id, good.body.ask.payload.id)]
+    again = desk.market.examine(bad, desk.now)
+    assert again is not None
+    assert again.reason is RejectReason.DUPLICATE
+
+
+def test_a_skip_for_the_bids_fault_rejects_it_and_frees_the_machine(desk: Desk) -> None:
+    desk.hear(advert("ada"))
+    poor, other = order("bob"), order("dan")
+    desk.submit(poor)
+    desk.end_round()
+    skip(desk, RejectReason.CASH_TOO_LOW, "bid.buyer")
+    report = desk.report(poor)
+    assert report.state is BidState.REJECTED
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.CASH_TOO_LOW
+    desk.submit(other)
+    assert [bid for bid, _ in pairs(desk.end_round())] == [other.bid.payload.id]
+
+
+def test_a_failed_transaction_is_tried_again_later_each_time_and_then_given_up(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    waits = []
+    while desk.report(wanted).state is BidState.MATCHED:
+        (batch,) = batches(desk.effects)[-1:]
+        before, count = desk.now, len(batches(desk.effects))
+        desk.mine(TransactionFailed(call=batch, error="LeaseBook_OpeningsPaused(until=5)"))
+        while len(batches(desk.effects)) == count and desk.market.deadline is not None:
+            desk.end_round()
+            desk.mine()
+            if desk.report(wanted).state is BidState.REJECTED:
+                break
+        waits.append(desk.now - before)
+    assert len(waits) == RULES.openings_max
+    assert waits[:-1] == sorted(waits[:-1])
+    why = desk.report(wanted).rejection
+    assert why is not None
+    assert why.found.startswith("LeaseBook_OpeningsPaused")
+
+
+def test_an_opening_that_nobody_answers_is_given_up_and_matched_again(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    desk.pass_time(RULES.settle_ms)
+    assert desk.report(wanted).state is BidState.PENDING
+    desk.mine()
+    desk.pass_time(3_000)
+    assert desk.report(wanted).state is BidState.MATCHED
+
+
+def test_the_chains_word_counts_also_when_it_comes_after_the_bid_was_given_up(desk: Desk) -> None:
+    wanted = order("bob", start_by=NOW_S + 30)
+    desk.hear(advert("ada"))
+    desk.submit(wanted)
+    desk.end_round()
+    desk.pass_time(RULES.settle_ms + 1_000)
+    assert desk.report(wanted).state is BidState.EXPIRED
+    desk.mine(opened(wanted.bid.payload, machine("ada"), price(1)))
+    assert desk.report(wanted).state is BidState.OPENED
+
+
+def test_a_withdrawn_bid_is_forgotten_unless_its_opening_is_on_its_way(desk: Desk) -> None:
+    waiting, on_its_way = order("bob", nonce=1, limit="0.10"), order("dan")
+    desk.hear(advert("ada"))
+    desk.submit(waiting, on_its_way)
+    desk.end_round()
+    desk.tell(BidWithdrawn(bid=waiting.bid.payload.id, inbox=7))
+    desk.tell(BidWithdrawn(bid=on_its_way.bid.payload.id, inbox=8))
+    assert desk.report(waiting).state is BidState.CANCELLED
+    assert desk.report(on_its_way).state is BidState.MATCHED
+    skip(desk, RejectReason.MACHINE_NOT_FREE, "ask.index")
+    assert desk.report(on_its_way).state is BidState.CANCELLED
+    assert desk.market.status().inbox == 8
+
+
+def test_a_nonce_voided_on_chain_cancels_the_bids_that_carry_it(desk: Desk) -> None:
+    low, high = order("bob", nonce=1, limit="0.10"), order("bob", nonce=5, limit="0.10")
+    desk.submit(low, high)
+    desk.mine(BidsCancelled(account=key("bob").address, nonce=3, below=True))
+    assert desk.report(low).state is BidState.CANCELLED
+    assert desk.report(high).state is BidState.PENDING
+    late = order("bob", nonce=2)
+    desk.submit(late)
+    assert desk.report(late).state is BidState.REJECTED
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        MachinePaused(machine=machine("ada"), paused=True),
+        AsksCancelled(machine=machine("ada"), seq=2),
+    ],
+    ids=["paused", "cancelled"],
+)
+def test_an_ask_leaves_the_list_when_its_machine_is_not_for_rent(
+    desk: Desk, event: MachinePaused | AsksCancelled
+) -> None:
+    offered = advert("ada")
+    desk.hear(offered)
+    assert desk.mine(event)[0] == UnlistAsk(ask=offered.body.ask.payload.id)
+    desk.submit(order("bob"))
+    assert pairs(desk.end_round()) == []
+
+
+def test_an_ask_for_the_lease_after_the_running_one_is_listed_when_that_one_ends(
+    desk: Desk,
+) -> None:
+    _, wanted = match_one(desk)
+    lease = opened(wanted.bid.payload, machine("ada"), price(1))
+    desk.mine(lease)
+    following = advert("ada", seq=2, announced=2)
+    assert desk.hear(following) == []
+    closed = LeaseClosed(
+        lease=lease.terms.key,
+        reason=LeaseEndReason.STOPPED,
+        paid=TokenAmount(400_000),
+        at=NOW_S,
+    )
+    effects = desk.mine(closed)
+    assert ListAsk(ask=following.body.ask.payload.id, advert=following) in effects
+    (told,) = [effect.report for effect in effects if isinstance(effect, ReportLease)]
+    assert (told.state, told.reason) == (LeaseState.CLOSED, LeaseEndReason.STOPPED)
+    assert told.paid == TokenAmount(400_000)
+
+
+def test_an_older_ask_gossiped_late_does_not_replace_a_newer_one(desk: Desk) -> None:
+    new, old = advert("ada", at="1.50", start_by=NOW_S + 700), advert("ada", at="1.00")
+    desk.hear(new)
+    assert desk.hear(old) == []
+    desk.submit(order("bob"))
+    assert pairs(desk.end_round())[0][1] == new.body.ask.payload.id
+
+
+def test_a_reorganisation_takes_an_opened_lease_back_until_it_is_mined_again(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    before = desk.block
+    lease = opened(wanted.bid.payload, machine("ada"), price(1))
+    desk.mine(lease)
+    assert desk.report(wanted).state is BidState.OPENED
+    desk.tell(ChainReorganised(block=before))
+    assert desk.report(wanted).state is BidState.MATCHED
+    assert desk.market.status().openings == 1
+    desk.mine(lease)
+    assert desk.report(wanted).state is BidState.OPENED
+
+
+def test_nothing_is_matched_while_the_chain_is_silent(desk: Desk) -> None:
+    desk.hear(advert("ada"))
+    desk.now += RULES.silence_ms + 1_000
+    desk.submit(order("bob"))
+    assert pairs(desk.pass_time(10_000)) == []
+    desk.mine()
+    assert len(pairs(desk.end_round())) == 1
+
+
+def test_a_market_that_leasebook_does_not_know_matches_nothing() -> None:
+    desk = Desk(msgspec.structs.replace(RULES, market_id=9))
+    desk.mine(*provider("ada"), *joined("bob", 10))
+    desk.hear(advert("ada"))
+    desk.submit(order("bob"))
+    assert pairs(desk.pass_time(5_000)) == []
+    assert not desk.market.status().is_registered
+
+
+def test_a_bid_sent_twice_is_one_bid(desk: Desk) -> None:
+    wanted = order("bob")
+    desk.hear(advert("ada"), advert("eve"))
+    desk.submit(wanted, wanted)
+    assert len(pairs(desk.end_round())) == 1
+
+
+def test_matches_of_one_price_share_a_transaction_and_others_do_not(desk: Desk) -> None:
+    desk.hear(advert("ada", 0), advert("ada", 1), advert("eve", 0, at="1.20"))
+    desk.submit(*(order(buyer, nonce=n) for buyer in ("bob", "dan") for n in (1, 2)))
+    found = [(batch.price, len(batch.matches)) for batch in batches(desk.end_round())]
+    assert found == [(price("1.00"), 2), (price("1.20"), 1)]
+
+
+def test_replaying_the_same_events_gives_the_same_effects_and_state(desk: Desk) -> None:
+    match_one(desk)
+    twin, effects = Matchmaker(RULES), []
+    for event, now in desk.log:
+        effects += twin.handle(event, now)
+    assert effects == desk.effects
+    assert twin.state_hash() == desk.market.state_hash()
+
+
+def test_what_a_restart_restates_covers_every_opening_on_its_way(desk: Desk) -> None:
+    match_one(desk)
+    restated = desk.market.restated()
+    (call,) = [effect.call for effect in restated if isinstance(effect, Transact)]
+    assert call == batches(desk.effects)[-1]
+
+
+def test_rules_change_by_an_event_and_the_next_round_has_the_new_length(desk: Desk) -> None:
+    desk.tell(RulesSet(rules=msgspec.structs.replace(RULES, round_ms=300)))
+    desk.submit(order("bob"))
+    assert desk.market.deadline == desk.now + 300
+    assert desk.tell(DeadlinePassed()) == []
