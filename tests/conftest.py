@@ -12,6 +12,8 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.support.anvil"]
+
 IN_CI = os.environ.get("CLOUD_GPU_CI") == "1"
 
 settings.register_profile("dev", max_examples=50, deadline=None)

@@ -114,9 +114,8 @@ class EvmChain:
                 self._clock,
                 bump_after_s=self._bump_after_s,
             )
-            tasks = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(tasks.cancel_scope.cancel)
-            tasks.start_soon(self._send)
+            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks.start_soon(self._send)
             self._stack = stack.pop_all()
         return self
 
@@ -126,7 +125,10 @@ class EvmChain:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+        # The error of the caller's block is not the task group's: handed to it, it would come out
+        # wrapped in a group.
+        self._tasks.cancel_scope.cancel()
+        return await self._stack.__aexit__(None, None, None)
 
     async def submit(self, call: ChainCall) -> None:
         """Make a call durable and have it sent; the same call in flight already is dropped.

@@ -109,10 +109,12 @@ class DirectSender:
             "data": "0x" + transaction.payload.hex(),
             "value": hex(transaction.wei),
         } | ({"to": str(transaction.to)} if transaction.to else {})
-        try:
-            self._rpc.call("eth_call", request, hex(whole(receipt["blockNumber"]) - 1))
-        except RpcError as error:
-            return self._explained(error)
+        block = whole(receipt["blockNumber"])
+        for at in (block, block - 1):
+            try:
+                self._rpc.call("eth_call", request, hex(at))
+            except RpcError as error:
+                return self._explained(error)
         return TransactionReverted("Reverted", "it lost a race against another transaction")
 
     def _explained(self, error: RpcError) -> TransactionReverted | FundsTooSmall | ChainUnavailable:

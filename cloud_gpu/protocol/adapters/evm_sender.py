@@ -138,14 +138,15 @@ class Sender:
         return False
 
     def _why_reverted(self, call: ChainCall, attempt: Attempt, block: int, gas_used: int) -> str:
-        """Run it again on the state before its block, where the node still has that."""
+        """Run it again: in its block's time and state, then on the state before, if kept."""
         if gas_used == attempt.gas:
             return f"OutOfGas(limit={attempt.gas})"
-        try:
-            self._rpc.call("eth_call", self._request(call), quantity(block - 1))
-        except RpcError as error:
-            return str(decode_revert(error.data, error.message))
-        return "Reverted(text=it passes on the state before its block: it lost a race)"
+        for at in (block, block - 1):
+            try:
+                self._rpc.call("eth_call", self._request(call), quantity(at))
+            except RpcError as error:
+                return str(decode_revert(error.data, error.message))
+        return "Reverted(text=it passes before its block and after: it lost a race inside it)"
 
     def _hurry(self, missing: Sequence[SentCall]) -> None:
         """Offer more for what was not mined for long, or fill what holds it up."""
