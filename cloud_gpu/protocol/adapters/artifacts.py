@@ -14,6 +14,8 @@ import io
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -99,15 +101,15 @@ class ArtifactStore:
         """Bytes of artefacts, whole and partial, and what is reserved for those arriving."""
         return self._used
 
-    def has(self, digest: str) -> bool:
+    def has(self, sha256: str) -> bool:
         """Whether the artefact is here, whole. Raises `ArtifactRejected` for a bad digest."""
-        return self._path(digest).is_file()
+        return self._path(sha256).is_file()
 
-    def path_of(self, digest: str) -> Path:
+    def path_of(self, sha256: str) -> Path:
         """The file, to be read only. Raises `ArtifactMissing`."""
-        path = self._path(digest)
+        path = self._path(sha256)
         if not path.is_file():
-            raise ArtifactMissing(f"there is no artefact {digest} here")
+            raise ArtifactMissing(f"there is no artefact {sha256} here")
         return path
 
     def manifest_of(self, digest: str) -> Manifest:
@@ -128,9 +130,9 @@ class ArtifactStore:
         """Store; the digest. Raises `ArtifactQuotaExceeded`."""
         return self._put(io.BytesIO(content))
 
-    def put_file(self, source: Path) -> str:
+    def put_file(self, path: Path) -> str:
         """Store a copy of a file; its digest. Raises `ArtifactQuotaExceeded`, `OSError`."""
-        with source.open("rb") as opened:
+        with path.open("rb") as opened:
             return self._put(opened)
 
     def _put(self, opened: BinaryIO) -> str:
@@ -252,12 +254,8 @@ class Receipt:
             raise ArtifactForged(f"chunk {chunk} has {len(content)} bytes, needed {self.wants}")
         if hashlib.sha256(content).digest() != self.manifest.sum_of(chunk):
             raise ArtifactForged(f"chunk {chunk} of {self.manifest.digest} is not as announced")
-        try:
+        with _naming_a_full_disk():
             self._file.write(content)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise ArtifactQuotaExceeded(f"the disk is full: {error}") from error
-            raise
         self._whole.update(content)
         self.offset += len(content)
 
@@ -278,15 +276,26 @@ class Receipt:
             )
         target = self._store._path(self.manifest.digest)
         target.parent.mkdir(exist_ok=True)
-        self._file.flush()
-        os.fsync(self._file.fileno())
         sums = self._path.with_suffix(SUMS_SUFFIX)
-        _write_durably(sums, self.manifest.sums)
+        with _naming_a_full_disk():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            _write_durably(sums, self.manifest.sums)
         sums.replace(target.with_suffix(SUMS_SUFFIX))
         self._path.replace(target)
         for folder in (target.parent, target.parent.parent):
             _sync_folder(folder)
         return target
+
+
+@contextmanager
+def _naming_a_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ArtifactQuotaExceeded(f"the disk is full: {error}") from error
+        raise
 
 
 def _read_manifest(opened: BinaryIO) -> Manifest:
