@@ -50,10 +50,11 @@ class SendFailed(_Event, frozen=True, kw_only=True):
 class NodeStarted(_Event, frozen=True, kw_only=True):
     """The daemon started, perhaps again: what it was told to do before may not have happened.
 
-    Every chain event follows from the first one on; up to block `head` they are history.
+    Every chain event follows from the first one on; those before `at` are history.
     """
 
-    head: int
+    at: int
+    """The newest block's time, Unix seconds."""
 
 
 class MachineProbed(_Event, frozen=True, kw_only=True):
