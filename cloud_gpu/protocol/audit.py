@@ -25,6 +25,15 @@ WEIGHT_ONE: Final = 1_000_000
 SEGMENTS_MAX: Final = 100
 
 
+BATCHES_MAX: Final = 2**16
+"""Of one lease: a batch's number is a uint16."""
+
+
+def _check_place(what: str, index: int, seq: int, batch_no: int) -> None:
+    if not (0 <= index < 2**32 and 0 <= seq < 2**24 and 0 <= batch_no < BATCHES_MAX):
+        raise ValueError(f"{what} names no batch that can be: {index}/{seq}#{batch_no}")
+
+
 class Commit(TypedData, frozen=True, kw_only=True):
     """The provider's word on a batch, signed by its node key."""
 
@@ -36,6 +45,11 @@ class Commit(TypedData, frozen=True, kw_only=True):
     batch_no: int
     root: Digest
     n: int
+
+    def __post_init__(self) -> None:
+        _check_place("commit", self.index, self.seq, self.batch_no)
+        if not 0 < self.n <= SEGMENTS_MAX:
+            raise ValueError(f"commit.n is 1 to {SEGMENTS_MAX}, found {self.n}")
 
 
 class VerdictResult(IntEnum):
@@ -63,6 +77,11 @@ class Verdict(TypedData, frozen=True, kw_only=True):
     """Digest of the result that the re-execution gave."""
     result: VerdictResult
 
+    def __post_init__(self) -> None:
+        _check_place("verdict", self.index, self.seq, self.batch_no)
+        if not 0 <= self.i < SEGMENTS_MAX:
+            raise ValueError(f"verdict.i is 0 to {SEGMENTS_MAX - 1}, found {self.i}")
+
     def struct_hash(self) -> Digest:
         """As the base, with `result_digest` in the place that the type string calls `digest`."""
         numbers = (self.index, self.seq, self.batch_no, self.i)
@@ -85,6 +104,11 @@ class Results(TypedData, frozen=True, kw_only=True):
     seq: int
     batch_no: int
     incomparable: int
+
+    def __post_init__(self) -> None:
+        _check_place("results", self.index, self.seq, self.batch_no)
+        if not 0 <= self.incomparable < 2**SEGMENTS_MAX:
+            raise ValueError(f"results.incomparable has at most {SEGMENTS_MAX} bits")
 
 
 class BatchState(StrEnum):
@@ -117,6 +141,7 @@ class Leaf(Value, frozen=True, kw_only=True):
     salt: Digest
 
     def __post_init__(self) -> None:
+        _check_place("leaf", self.lease.index, self.lease.seq, self.batch_no)
         if not 0 <= self.i < SEGMENTS_MAX:
             raise ValueError(f"leaf.i is 0 to {SEGMENTS_MAX - 1}, found {self.i}")
         if not 0 < self.weight <= WEIGHT_ONE:
@@ -143,6 +168,10 @@ class Sibling(Value, frozen=True, kw_only=True):
 
     hash: Digest
     weight: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= WEIGHT_ONE:
+            raise ValueError(f"a node's weight is 0 to {WEIGHT_ONE}, found {self.weight}")
 
 
 def _parent(left: Sibling, right: Sibling) -> Sibling:

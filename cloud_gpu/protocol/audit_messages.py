@@ -80,7 +80,7 @@ class EvidenceGiven(_AuditMessage, frozen=True, kw_only=True):
 
 
 class EvidenceRefused(_AuditMessage, frozen=True, kw_only=True):
-    """Node to verifier."""
+    """Node to verifier; `i` is -1 when it refuses the outline."""
 
     lease: LeaseKey
     batch_no: int

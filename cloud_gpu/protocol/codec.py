@@ -6,7 +6,8 @@ same value is the same bytes on every machine. Unknown fields are refused, never
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, overload
+import re
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 import rfc8785
@@ -15,6 +16,8 @@ from cloud_gpu.protocol.units import Quantity
 from cloud_gpu.protocol.values import FixedBytes
 
 ValueT = TypeVar("ValueT")
+
+_EXACT_MAX: Final = 2**53 - 1
 
 
 def _to_builtin(value: Any) -> Any:
@@ -35,6 +38,20 @@ def _from_builtin(kind: type[Any], found: Any) -> Any:
     raise ValueError(f"{kind.__name__} cannot be read from JSON")
 
 
+_LONG_NUMBER: Final = re.compile(rb"[:\[,]\s*-?\d{16}")
+"""Where an integer may stand that RFC 8785 cannot write exactly."""
+
+
+def _refuse_inexact(found: Any) -> None:
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, list):
+        for each in found:
+            _refuse_inexact(each)
+    elif isinstance(found, int) and abs(found) > _EXACT_MAX:
+        raise ValueError(f"a whole number beyond 2^53 - 1 cannot be written exactly: {found}")
+
+
 def to_json(value: object) -> bytes:
     """The canonical JSON of a value (RFC 8785): same value, same bytes, on every machine."""
     return rfc8785.dumps(msgspec.to_builtins(value, enc_hook=_to_builtin))
@@ -45,8 +62,14 @@ def from_json(raw: bytes | str, kind: type[ValueT]) -> ValueT: ...
 @overload
 def from_json(raw: bytes | str, kind: object) -> Any: ...
 def from_json(raw: bytes | str, kind: Any) -> Any:
-    """Parse strictly. Raises `ValueError` whose text names the field and the rule it breaks."""
+    """Parse strictly. Raises `ValueError` whose text names the field and the rule it breaks.
+
+    What it returns can be written by `to_json`: no peer can send a value that has no digest.
+    """
+    octets = raw.encode() if isinstance(raw, str) else raw
     try:
+        if _LONG_NUMBER.search(octets):
+            _refuse_inexact(msgspec.json.decode(octets))
         return msgspec.json.decode(raw, type=kind, dec_hook=_from_builtin)
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from error

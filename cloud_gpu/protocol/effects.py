@@ -11,6 +11,7 @@ from cloud_gpu.protocol.audit import Evidence
 from cloud_gpu.protocol.audit_messages import AuditMessage, AuditRecord, SignedVerifierNotice
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, ResultContent, SignedJobResult
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
@@ -73,6 +74,8 @@ class Replay(_Effect, frozen=True, kw_only=True):
     """Where the evidence's files are fetched."""
     excluded: tuple[Address, ...]
     """Providers that may not run it."""
+    gpu_class: GpuClass
+    gpus: int
     against: tuple[ResultContent, ...] = ()
     """Other results to compare with, besides the committed one."""
     also_peer: PeerId | None = None

@@ -20,6 +20,9 @@ class _OfLease(TypedData, frozen=True, kw_only=True):
     index: int
     seq: int
 
+    def __post_init__(self) -> None:
+        self.lease  # noqa: B018  # a lease that cannot be is refused when it is read
+
     @property
     def lease(self) -> LeaseKey:
         """The lease it is about."""
@@ -41,11 +44,17 @@ class Accept(_OfLease, frozen=True, kw_only=True):
     ROLE = KeyRole.SESSION
     started_at: int
 
+    def __post_init__(self) -> None:
+        _OfLease.__post_init__(self)
+        if not 0 <= self.started_at < 2**32:
+            raise ValueError(f"accept.started_at is a uint32, found {self.started_at}")
+
 
 class _Amount(_OfLease, frozen=True, kw_only=True):
     amount: TokenAmount
 
     def __post_init__(self) -> None:
+        _OfLease.__post_init__(self)
         if self.amount.value > limits.LEASE_CAP_MAX:
             raise ValueError(f"amount is at most {limits.LEASE_CAP_MAX}, found {self.amount.value}")
 
