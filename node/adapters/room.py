@@ -1,0 +1,135 @@
+"""The machine room: probes of the hardware, and the runtime, as the provider's effects use them.
+
+Failures come back as events. Which runtime is used was decided before, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+import trio
+
+from cloud_gpu.protocol.effects import (
+    KillJob,
+    PauseContainer,
+    PrepareContainer,
+    ProbeMachine,
+    ReadOutput,
+    RemoveContainer,
+    ResumeContainer,
+    StartJob,
+)
+from cloud_gpu.protocol.errors import ContainerFailed
+from cloud_gpu.protocol.events import ContainerFailed as ContainerFailedEvent
+from cloud_gpu.protocol.events import ContainerReady, MachineProbed, ProviderEvent
+from cloud_gpu.protocol.hardware import HardwareProfile, Isolation
+from cloud_gpu.protocol.lease import LeaseKey, MachineKey
+from cloud_gpu.protocol.ports import Runtime
+from cloud_gpu.protocol.values import Address
+from node.adapters.cpu import read_host
+from node.adapters.simulated import simulated_gpus
+from node.inventory import SliceReading, profile_of
+from node.settings import MachineSettings
+
+RoomEffect = (
+    PrepareContainer
+    | StartJob
+    | KillJob
+    | ReadOutput
+    | PauseContainer
+    | ResumeContainer
+    | RemoveContainer
+    | ProbeMachine
+)
+
+_log = structlog.get_logger(adapter="room")
+
+
+class MachineRoom:
+    """Carries out what concerns hardware and jobs."""
+
+    def __init__(
+        self,
+        *,
+        provider: Address,
+        machines: Mapping[int, MachineSettings],
+        data_folder: Path,
+        runtime: Runtime,
+        isolation: Isolation,
+        post: Callable[[ProviderEvent], None],
+    ) -> None:
+        self._provider, self._machines, self._data_folder = provider, machines, data_folder
+        self._runtime, self._isolation, self._post = runtime, isolation, post
+        self._profiles: dict[int, HardwareProfile] = {}
+
+    async def perform(self, effect: RoomEffect) -> None:
+        """Carry out one effect."""
+        match effect:
+            case ProbeMachine(index=index):
+                await self._probe(index)
+            case PrepareContainer(lease=lease):
+                await self._prepare(lease)
+            case StartJob(spec=spec):
+                await self._runtime.start_job(spec)
+            case KillJob(lease=lease, job=job):
+                await self._runtime.kill_job(lease, job)
+            case ReadOutput():
+                await self._runtime.read_output(
+                    effect.lease, effect.job, effect.stdout_from, effect.stderr_from
+                )
+            case PauseContainer(lease=lease):
+                await self._runtime.pause(lease)
+            case ResumeContainer(lease=lease):
+                await self._runtime.resume(lease)
+            case RemoveContainer(lease=lease):
+                await self._runtime.remove(lease)
+
+    async def adopt(self) -> None:
+        """Tell the provider what is here from before this process."""
+        for report in await self._runtime.adopt():
+            self._post(ContainerReady(lease=report.lease, report=report))
+
+    async def _prepare(self, lease: LeaseKey) -> None:
+        try:
+            profile = self._profiles.get(lease.index)
+            if profile is None:
+                profile = (await self._read(lease.index))[0]
+            report = await self._runtime.prepare(lease, profile)
+        except (ContainerFailed, OSError) as error:
+            _log.warning("container_not_prepared", lease=str(lease), error=str(error))
+            self._post(ContainerFailedEvent(lease=lease, detail=str(error)))
+            return
+        self._post(ContainerReady(lease=lease, report=report))
+
+    async def _probe(self, index: int) -> None:
+        machine = MachineKey(provider=self._provider, index=index)
+        profile, faults = await self._read(index)
+        if faults:
+            _log.warning("machine_unhealthy", machine=str(machine), faults=faults)
+        self._post(
+            MachineProbed(
+                machine=machine, profile=profile, healthy=not faults, detail="; ".join(faults)
+            )
+        )
+
+    async def _read(self, index: int) -> tuple[HardwareProfile, tuple[str, ...]]:
+        """Probe a machine; its profile keeps what was read first while disk and load vary."""
+        reading = await trio.to_thread.run_sync(self._reading, self._machines[index])
+        if index not in self._profiles:
+            settings = self._machines[index]
+            self._profiles[index] = profile_of(
+                reading,
+                gpu_class=settings.gpu_class,
+                share=len(self._machines),
+                region=settings.region,
+                isolation=self._isolation,
+            )
+        return self._profiles[index], reading.faults
+
+    def _reading(self, machine: MachineSettings) -> SliceReading:
+        host = read_host(self._data_folder)
+        return SliceReading(
+            host=host, gpus=simulated_gpus(machine), simulated=machine.simulated, faults=()
+        )

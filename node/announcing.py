@@ -1,0 +1,127 @@
+"""Which machines are for rent now, and the signed adverts that say so.
+
+A machine is announced when its gate is open, the chain has it free and nobody drains the node.
+Adverts are repeated at a fixed interval, since late joiners hear nothing older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cloud_gpu.protocol.effects import Publish
+from cloud_gpu.protocol.events import MachineProbed
+from cloud_gpu.protocol.hardware import HardwareProfile
+from cloud_gpu.protocol.identity import NodeBinding, Signer
+from cloud_gpu.protocol.lease import LeaseState, MachineKey, MachineStatus
+from cloud_gpu.protocol.orders import Advert, SignedAdvert
+from cloud_gpu.protocol.signing import Domain, Statement, sign, state
+from cloud_gpu.protocol.units import Instant, instant, unix_seconds
+from cloud_gpu.protocol.values import Address
+from node.ledger import Ledger
+from node.pricing import Policy, ask_for, is_stale
+from node.review import Review
+
+BINDING_MARGIN_S: Final = 60
+"""An advert must not outlive the statement that says whose node this is."""
+
+
+class Announcements:
+    """The asks of one node's machines."""
+
+    def __init__(
+        self,
+        *,
+        binding: Statement[NodeBinding],
+        addresses: Sequence[str],
+        policies: Mapping[int, Policy],
+        interval_s: int,
+        domain: Domain,
+        key: Signer,
+    ) -> None:
+        self.provider: Address = binding.body.provider
+        self._binding, self._addresses = binding, tuple(addresses)
+        self._policies, self._interval_s = dict(policies), interval_s
+        self._domain, self._key = domain, key
+        self._healthy: dict[int, HardwareProfile] = {}
+        self._adverts: dict[int, SignedAdvert] = {}
+        self._next_at: dict[int, Instant] = {}
+        self._is_draining = False
+
+    @property
+    def indexes(self) -> Sequence[int]:
+        """The machines this node has."""
+        return tuple(self._policies)
+
+    @property
+    def current(self) -> Sequence[SignedAdvert]:
+        """The adverts that stand."""
+        return tuple(self._adverts.values())
+
+    def probed(self, event: MachineProbed) -> None:
+        """A machine's gate: without a healthy probe it is not offered."""
+        index = event.machine.index
+        if event.healthy and event.machine.provider == self.provider:
+            if self._healthy.get(index) != event.profile:
+                self._withdraw(index)
+            self._healthy[index] = event.profile
+        else:
+            self._healthy.pop(index, None)
+
+    def drain(self) -> None:
+        """No machine is offered from now on."""
+        self._is_draining = True
+
+    def review(self, ledger: Ledger, review: Review) -> None:
+        """Announce what is free, and withdraw what is not."""
+        busy = {
+            key.index
+            for key, lease in ledger.leases.items()
+            if lease.state is not LeaseState.CLOSED
+        }
+        is_bound = self._binding.expiry - BINDING_MARGIN_S > unix_seconds(review.now)
+        for index in self._policies:
+            machine = ledger.machines.get(index)
+            is_free = (
+                machine is not None
+                and machine.status is MachineStatus.FREE
+                and index not in busy
+                and index in self._healthy
+            )
+            if machine is None or not is_free or not is_bound or self._is_draining:
+                self._withdraw(index)
+                continue
+            self._renew(index, ledger.next_seq(index), machine.product, review.now)
+            self._announce(index, review)
+
+    def _withdraw(self, index: int) -> None:
+        self._adverts.pop(index, None)
+        self._next_at.pop(index, None)
+
+    def _renew(self, index: int, seq: int, product: int, now: Instant) -> None:
+        """Sign a new ask when there is none for this lease number, or it grows old."""
+        policy = self._policies[index]
+        advert = self._adverts.get(index)
+        ask = advert.body.ask.payload if advert is not None else None
+        if ask is not None and ask.seq == seq and not is_stale(ask, now, policy):
+            return
+        machine = MachineKey(provider=self.provider, index=index)
+        signed = sign(ask_for(machine, seq, product, policy, now), self._domain, self._key)
+        body = Advert(
+            ask=signed,
+            profile=self._healthy[index],
+            peer=self._binding.body.peer,
+            addresses=self._addresses,
+            binding=self._binding,
+        )
+        self._adverts[index] = state(
+            body, self._domain, self._key, nonce=seq, expiry=signed.payload.start_by
+        )
+        self._next_at.pop(index, None)
+
+    def _announce(self, index: int, review: Review) -> None:
+        at = self._next_at.get(index, review.now)
+        if review.now >= at:
+            review.do(Publish(advert=self._adverts[index]))
+            at = self._next_at[index] = review.now + instant(self._interval_s)
+        review.look_at(at)

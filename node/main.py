@@ -1,0 +1,155 @@
+"""Wires the node: settings, key, chain, overlay, runtime, provider, runner. It decides nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
+from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
+from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
+from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
+from cloud_gpu.protocol.adapters.keystore import load_key
+from cloud_gpu.protocol.adapters.runner import Runner, run_trio
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.effects import ProviderEffect
+from cloud_gpu.protocol.events import NodeStarted, ProviderEvent
+from cloud_gpu.protocol.identity import LocalKey, PeerId
+from node.adapters.binding import read_binding
+from node.adapters.journal import SqliteJournal
+from node.adapters.logs import configure_logs
+from node.adapters.peers import ASKS_TOPIC, Peers
+from node.adapters.performer import Performer, lane_of
+from node.adapters.room import MachineRoom
+from node.adapters.runtimes import choose_runtime
+from node.announcing import Announcements
+from node.cli.app import run
+from node.cli.outside import Outside
+from node.provider import Provider
+from node.settings import NodeSettings, parse_settings
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(Outside(load=load_settings, serve=serve_settings), sys.argv[1:]))
+
+
+def load_settings(path: Path) -> NodeSettings:
+    """Read the settings file; raises `SettingsInvalid`, `OSError`."""
+    return parse_settings(path.read_text(), os.environ)
+
+
+def serve_settings(settings: NodeSettings) -> int:
+    """Run the daemon until it is told to stop; its exit code."""
+    configure_logs(settings.log_level)
+    return run_trio(partial(serve, settings))
+
+
+async def serve(settings: NodeSettings) -> None:
+    """The daemon."""
+    settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = load_key(settings.keystore, settings.password_file)
+    deployment = read_deployment(settings.deployment)
+    async with AsyncExitStack() as stack:
+        chain = await stack.enter_async_context(
+            EvmChain(settings.rpc, deployment, key, settings.data_folder / "outbox.sqlite")
+        )
+        overlay = await stack.enter_async_context(
+            open_overlay(
+                OverlaySettings(
+                    topics=(ASKS_TOPIC,),
+                    listen=settings.listen_overlay,
+                    bootstrap=settings.bootstrap,
+                ),
+                key.secret,
+            )
+        )
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        await _run_provider(settings, key, deployment, chain, overlay, nursery)
+
+
+async def _run_provider(
+    settings: NodeSettings,
+    key: LocalKey,
+    deployment: Deployment,
+    chain: EvmChain,
+    overlay: Overlay,
+    nursery: trio.Nursery,
+) -> None:
+    binding = read_binding(
+        settings.binding,
+        deployment.domain,
+        provider=settings.provider,
+        node_key=key.address,
+        peer=PeerId(overlay.peer_id),
+        at=SystemClock().now() // 1000,
+    )
+    provider = Provider(
+        deployment=deployment,
+        key=key,
+        peer=PeerId(overlay.peer_id),
+        announcements=Announcements(
+            binding=binding,
+            addresses=overlay.addresses,
+            policies=settings.policies(),
+            interval_s=settings.ask_interval_s,
+            domain=deployment.domain,
+            key=key,
+        ),
+    )
+    journal = SqliteJournal(settings.data_folder / "journal.sqlite", provider.must_survive)
+    store = ArtifactStore(settings.data_folder / "artifacts", settings.artifacts_mib * 2**20)
+
+    performer = Performer(chain)
+    runner = Runner[ProviderEvent, ProviderEffect](
+        provider, performer, SystemClock(), name="node", lane=lane_of, journal=journal
+    )
+    performer.peers = Peers(overlay, runner.post, lambda: provider.adverts)
+    chosen = await choose_runtime(settings, nursery, store, runner.post)
+    performer.room = room = MachineRoom(
+        provider=settings.provider,
+        machines={machine.index: machine for machine in settings.machines},
+        data_folder=settings.data_folder,
+        runtime=chosen.runtime,
+        isolation=chosen.isolation,
+        post=runner.post,
+    )
+    ArtifactExchange(
+        overlay,
+        store,
+        lambda peer, digest, direction, size: (
+            provider.may_fetch(PeerId(peer), digest)
+            if direction == "fetch"
+            else provider.may_push(PeerId(peer), size)
+        ),
+    )
+    runner.replay()
+    runner.post(NodeStarted(at=await chain.chain_time()))
+    await room.adopt()
+
+    async def follow() -> None:
+        async for event in chain.events():
+            runner.post(event)
+
+    nursery.start_soon(follow)
+    ready = {
+        "ready": True,
+        "peer": overlay.peer_id,
+        "addresses": list(overlay.addresses),
+        "http": None,
+        "runtime": chosen.name,
+        "stand_ins": list(chosen.stand_ins),
+    }
+    print(json.dumps(ready), flush=True)  # noqa: T201 the daemon's one word on stdout
+    await runner.run()
+
+
+if __name__ == "__main__":
+    main()

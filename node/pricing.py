@@ -1,0 +1,51 @@
+"""A machine's profile and its owner's policy into the ask for its next lease.
+
+One ask is for one `seq`: over-selling is impossible. It lives for minutes and is signed again.
+"""
+
+from __future__ import annotations
+
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.orders import Ask
+from cloud_gpu.protocol.units import BasisPoints, Instant, Price, unix_seconds
+from cloud_gpu.protocol.values import Address, Value
+
+
+class Policy(Value, frozen=True, kw_only=True):
+    """What the provider asks for one machine."""
+
+    price: Price
+    min_duration: int
+    max_duration: int
+    """Seconds."""
+    matcher: Address
+    max_fee: BasisPoints
+    life_s: int
+    """How long a signed ask can be opened."""
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        if self.life_s < 2:
+            raise ValueError(f"ask_life_s is at least 2, found {self.life_s}")
+
+
+def ask_for(machine: MachineKey, seq: int, product: int, policy: Policy, now: Instant) -> Ask:
+    """The ask for a machine's lease number `seq`."""
+    return Ask(
+        provider=machine.provider,
+        index=machine.index,
+        seq=seq,
+        product=product,
+        min_price_per_hour=policy.price,
+        min_duration=policy.min_duration,
+        max_duration=policy.max_duration,
+        start_by=unix_seconds(now) + policy.life_s,
+        matcher=policy.matcher,
+        max_fee_bps=policy.max_fee,
+        flags=policy.flags,
+    )
+
+
+def is_stale(ask: Ask, now: Instant, policy: Policy) -> bool:
+    """Whether an ask has so little life left that it should be signed again."""
+    return ask.start_by - unix_seconds(now) < policy.life_s // 2
