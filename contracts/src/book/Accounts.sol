@@ -95,7 +95,7 @@ abstract contract Accounts is ILeaseOffice, Ledger, ReentrancyGuardTransient {
             && (delegate.account != msg.sender || delegate.role != role || delegate.revokedAt != 0);
         if (foreign || _accounts[signer].id() != 0) revert LeaseBook_DelegateTaken(signer);
         if (expiry <= block.timestamp || expiry <= delegate.expiry) revert LeaseBook_BadExpiry(expiry);
-        bytes32 digest = _digest(OrderHash.hashDelegate(msg.sender, role, expiry));
+        bytes32 digest = _digest(OrderHash.hashDelegate(msg.sender, uint8(role), expiry));
         address found = SigCheck.recover(digest, proof);
         if (found == address(0) || found != signer) revert LeaseBook_BadSignature(signer);
         (delegate.account, delegate.role, delegate.expiry) = (msg.sender, role, expiry);

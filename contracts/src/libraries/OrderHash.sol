@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Role} from "../types/Lifecycle.sol";
 import {Accept, Ask, Bid, Ready, Voucher} from "../types/Orders.sol";
 
 /// @title OrderHash: EIP-712 struct hashes of everything LeaseBook reads signed
@@ -63,7 +62,7 @@ library OrderHash {
         return _hash({typeHash: typeHash, offset: offset, size: 4 * 32});
     }
 
-    function hashDelegate(address account, Role role, uint32 expiry) internal pure returns (bytes32) {
+    function hashDelegate(address account, uint8 role, uint32 expiry) internal pure returns (bytes32) {
         return keccak256(abi.encode(DELEGATE, account, role, expiry));
     }
 
