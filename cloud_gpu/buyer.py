@@ -42,7 +42,7 @@ from cloud_gpu.protocol.events import (
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.units import Instant, unix_seconds
 from cloud_gpu.rhythm import ChainTime, Rhythm
-from cloud_gpu.spending import Purse, price_of
+from cloud_gpu.spending import Purse, Tab, price_of
 
 _MarketEvent: TypeAlias = BidAcknowledged | BidRefused | BidReported | MarketSilent
 _LeaseFact: TypeAlias = chain.LeaseStarted | chain.LeaseStopped | chain.LeaseClosed
@@ -93,6 +93,16 @@ class Buyer:
     def hold(self) -> HoldPhase | None:
         """How far the funded lease is."""
         return self._holding.phase if self._holding else None
+
+    @property
+    def tab(self) -> Tab | None:
+        """The lease's vouchers, once its meter runs."""
+        return self._holding.tab if self._holding else None
+
+    @property
+    def node(self) -> PeerId | None:
+        """The node of the lease, once known."""
+        return self._holding.node if self._holding else None
 
     @property
     def deadline(self) -> Instant | None:

@@ -79,6 +79,16 @@ class Holding:
         self._reopen_at: Instant = 0
 
     @property
+    def tab(self) -> Tab | None:
+        """Its vouchers, once the meter runs."""
+        return self._payments.tab if self._payments else None
+
+    @property
+    def node(self) -> PeerId | None:
+        """Its node's peer, once known."""
+        return self._start.node
+
+    @property
     def deadline(self) -> Instant:
         """When `advance` has something to do."""
         match self.phase:
@@ -142,19 +152,21 @@ class Holding:
             return []
         if self._payments is not None:
             self._payments.heard(now)
+        if said.lease_of(message) != self.terms.key:
+            return []  # of another lease at the same node
         match message:
             case said.ReadyOffered():
                 if self.phase is not HoldPhase.STARTING:
                     return []
                 return self._start.offered(message, now) + self._first_voucher(now)
             case said.VoucherAcknowledged():
-                if self._payments is not None and message.lease == self.terms.key:
+                if self._payments is not None:
                     self._payments.acknowledged(message, now)
                 return []
             case said.FinalOffered():
                 return self._ending.offered(message, now) if self._ending else []
             case said.LeaseEndedHere():
-                if self.phase is HoldPhase.RUNNING and message.lease == self.terms.key:
+                if self.phase is HoldPhase.RUNNING:
                     return self._fail(message.reason, message.detail, now, gently=True)
                 return []
             case said.Declined() if message.rejection.reason in _STRANGERS:
@@ -179,8 +191,8 @@ class Holding:
 
     def _reopen(self, now: Instant) -> list[BuyerEffect]:
         """The node does not know our peer, maybe after a restart: introduce it again."""
-        if now < self._reopen_at:
-            return []
+        if self.phase is HoldPhase.STARTING or now < self._reopen_at:
+            return []  # while starting that happens anyhow
         self._reopen_at = now + self._rhythm.resend
         return [self._start.greeting()]
 

@@ -15,7 +15,7 @@ from cloud_gpu.protocol.identity import PeerId, Signer
 from cloud_gpu.protocol.job import JobSpec, SignedJobSpec
 from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms
 from cloud_gpu.protocol.messages import Access
-from cloud_gpu.protocol.orders import Bid
+from cloud_gpu.protocol.orders import Bid, Cancellation, SignedCancellation
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.signing import Domain, Signed, Statement, sign, state
@@ -42,6 +42,10 @@ class Purse:
         """Sign an order; the account's own key alone may."""
         assert bid.buyer == self.account, f"a bid of {bid.buyer} with the purse of {self.account}"
         return sign(bid, self.domain, self._signer)
+
+    def cancellation(self, cancellation: Cancellation, *, expiry: int) -> SignedCancellation:
+        """Ask the market to forget a bid; `expiry` in Unix seconds."""
+        return state(cancellation, self.domain, self._signer, nonce=0, expiry=expiry)
 
     def access(
         self, lease: LeaseKey, *, node: PeerId, own: PeerId, expiry: int

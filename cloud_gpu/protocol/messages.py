@@ -197,3 +197,24 @@ Message: TypeAlias = (
     | LeaseEndedHere
     | Declined
 )
+
+
+def lease_of(message: Message) -> LeaseKey:
+    """The lease that a message is about."""
+    match message:
+        case OpenSession(access=access):
+            return access.body.lease
+        case AcceptGiven(accept=accept):
+            return accept.payload.lease
+        case VoucherGiven(voucher=voucher):
+            return voucher.payload.lease
+        case JobSubmitted(spec=spec):
+            return spec.body.lease
+        case ReadyOffered(ready=ready):
+            return ready.payload.lease
+        case FinalOffered(final=final):
+            return final.payload.lease
+        case JobFinished(result=result):
+            return result.body.lease
+        case _:
+            return message.lease

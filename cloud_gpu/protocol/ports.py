@@ -17,7 +17,7 @@ from cloud_gpu.protocol.job import JobSpec
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import RuntimeReport
-from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
@@ -112,6 +112,8 @@ class MarketApi(Protocol):
 
     async def asks(self) -> Sequence[SignedAdvert]: ...
 
+    async def cancel(self, statement: SignedCancellation) -> None: ...
+
 
 class Runtime(Protocol):
     """Runs strangers' jobs. Every call may be repeated; what happens later comes as events.
@@ -147,8 +149,8 @@ class Runtime(Protocol):
         """End what runs for the lease and delete what it left."""
         ...
 
-    async def adopt(self) -> Sequence[LeaseKey]:
-        """The leases for which something is here from before this process."""
+    async def adopt(self) -> Sequence[RuntimeReport]:
+        """What was prepared before this process and is still here."""
         ...
 
 

@@ -1,0 +1,172 @@
+"""The market's HTTP API, as a buyer's side asks it. Refusals become values, outages exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from cloud_gpu.protocol.codec import from_json, to_json
+from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
+from cloud_gpu.protocol.lease import LeaseReport
+from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
+from cloud_gpu.protocol.ports import MarketView
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.values import Address, Digest, Value
+
+T = TypeVar("T")
+
+_TIMEOUT_S: Final = 10.0
+_ANSWER_BYTES_MAX: Final = 64 * 2**20
+
+
+class _Problem(msgspec.Struct, kw_only=True):
+    """RFC 9457, with the market's own fields; others are skipped."""
+
+    title: str = ""
+    detail: str = ""
+    reason: str = ""
+    field: str = ""
+    found: str = ""
+    needed: str = ""
+    next: str = ""
+
+
+class HttpMarket:
+    """The port `MarketApi` over HTTP. Use it as an async context manager."""
+
+    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            timeout=_TIMEOUT_S,
+            transport=transport,
+            trust_env=not _is_here(self.url),  # a proxy cannot reach a market on this machine
+            headers={"accept": "application/json"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def describe(self) -> MarketView:
+        """What the market says of itself. Raises `MarketUnavailable`."""
+        return await self._ask("GET", "/v1/market", MarketView)
+
+    async def products(self) -> Sequence[Product]:
+        """What it knows to be for sale."""
+        return await self._ask("GET", "/v1/products", tuple[Product, ...])
+
+    async def asks(self) -> Sequence[SignedAdvert]:
+        """The book: asks that may be opened now, with their nodes."""
+        return await self._ask("GET", "/v1/asks", tuple[SignedAdvert, ...])
+
+    async def place(self, order: SignedBid) -> SignedReceipt:
+        """Hand in a bid; twice is once. Raises `Rejected`, `MarketUnavailable`."""
+        return await self._ask("POST", "/v1/bids", SignedReceipt, order)
+
+    async def report(self, bid: Digest) -> BidReport:
+        """How far a bid is. Raises `Rejected` (UNKNOWN_ORDER), `MarketUnavailable`."""
+        return await self._ask("GET", f"/v1/bids/{bid}", BidReport)
+
+    async def cancel(self, statement: SignedCancellation) -> None:
+        """Ask it to forget a bid. Raises `Rejected`, `MarketUnavailable`."""
+        await self._send("POST", f"/v1/bids/{statement.body.bid}/cancellation", statement)
+
+    async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
+        """A buyer's leases as this market follows them."""
+        return await self._ask(
+            "GET", "/v1/leases", tuple[LeaseReport, ...], query={"buyer": str(buyer)}
+        )
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: Value | None = None,
+        query: dict[str, str] | None = None,
+    ) -> T:
+        raw = await self._send(method, path, body, query)
+        try:
+            return from_json(raw, kind)
+        except ValueError as error:
+            raise MarketUnavailable(
+                f"the market at {self.url} answered {method} {path} with something else than"
+                f" expected: {error}. Check that `market` is the URL of a cloud-gpu market."
+            ) from error
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Value | None = None,
+        query: dict[str, str] | None = None,
+    ) -> bytes:
+        try:
+            answer = await self._http.request(
+                method,
+                path,
+                content=to_json(body) if body is not None else None,
+                headers={"content-type": "application/json"} if body is not None else None,
+                params=query,
+            )
+        except httpx.TimeoutException as error:
+            raise MarketUnavailable(
+                f"the market at {self.url} did not answer in {_TIMEOUT_S:.0f} s. {_FIX}"
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise MarketUnavailable(
+                f"the market at {self.url} cannot be reached: {str(error) or type(error).__name__}."
+                f" {_FIX}"
+            ) from error
+        if len(answer.content) > _ANSWER_BYTES_MAX:
+            raise MarketUnavailable(f"the market at {self.url} answered with too many bytes")
+        if answer.is_success:
+            return answer.content
+        raise self._failure(method, path, answer)
+
+    def _failure(self, method: str, path: str, answer: httpx.Response) -> Exception:
+        try:
+            problem = msgspec.json.decode(answer.content, type=_Problem)
+            reason = RejectReason(problem.reason)
+        except (msgspec.MsgspecError, ValueError):
+            return MarketUnavailable(
+                f"the market at {self.url} answered {method} {path} with status"
+                f" {answer.status_code}: {answer.text[:200]!r}. {_FIX}"
+            )
+        return Rejected(
+            Rejection(
+                reason=reason,
+                field=problem.field,
+                found=problem.found,
+                needed=problem.needed,
+                next=problem.next or problem.detail,
+            )
+        )
+
+
+_FIX: Final = (
+    "Check that it runs (`cloud-gpu devnet status`, `cloud-gpu doctor`) and that `market` names it."
+)
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,233 @@
+"""A buyer at one market: what is for sale and why something is not, bids, and open leases.
+
+Async, ports only. `Session` and `AsyncSession` (in `main`) are a `Lease` of a `Client` behind a
+thread. Amounts are base units, durations seconds, unless a text says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from cloud_gpu.bidding import LeaseRequest, Quote, look_up, make_bids, products_for
+from cloud_gpu.buyer import Buyer
+from cloud_gpu.jobs import Echo, Job
+from cloud_gpu.leased import Lease, Line
+from cloud_gpu.opening import Opening
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.effects import AnyNotice
+from cloud_gpu.protocol.errors import FundsTooSmall, NoMatch, SettingsInvalid
+from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
+from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.match import BidReport
+from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
+from cloud_gpu.protocol.ports import AccountView, MarketApi, MarketView
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.units import Instant, format_tokens
+from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.rhythm import Rhythm
+from cloud_gpu.spending import Promises, Purse, shortfall
+
+__all__ = ["Client", "Job", "Lease"]
+
+_ABANDON_S: Final = 10
+"""How long a lease that was given up while it opened is looked after."""
+
+Progress = Callable[[str], None]
+"""Tell the person who waits."""
+
+
+class BuyerChain(Protocol):
+    """What a client reads of the chain by itself."""
+
+    async def account(self, address: Address) -> AccountView:
+        """An account's word; id 0: not registered."""
+
+    async def products(self) -> Sequence[Product]:
+        """The contract's table."""
+
+    async def chain_time(self) -> int:
+        """The newest block's time, Unix seconds."""
+
+
+class Lines(Protocol):
+    """Runs Buyers: connects them to the chain, the market and their nodes."""
+
+    @property
+    def peer(self) -> PeerId:
+        """Our own peer on the overlay."""
+
+    def now(self) -> Instant: ...
+
+    async def start(self, buyer: Buyer, tell: Callable[[AnyNotice], None]) -> Line:
+        """Run one until its line is closed."""
+
+    async def finish(self, work: Callable[[], Awaitable[None]], within_s: float) -> None:
+        """Do something in at most so long, even for a caller who was cancelled."""
+
+
+class Client:
+    """One wallet at one market."""
+
+    def __init__(
+        self,
+        *,
+        purse: Purse,
+        market: MarketApi,
+        chain: BuyerChain,
+        lines: Lines,
+        deployment: Deployment,
+        draw: Callable[[], int],
+        echo: Echo,
+        progress: Progress,
+    ) -> None:
+        """`draw` gives any numbers: they spread nonces, nothing secret."""
+        self._purse, self._market, self._chain, self._lines = purse, market, chain, lines
+        self._deployment, self._draw = deployment, draw
+        self._echo, self._progress = echo, progress
+        self._rhythm = Rhythm.of(deployment)
+        self._promises = Promises()
+        self._view: MarketView | None = None
+
+    # What there is.
+
+    async def market(self) -> MarketView:
+        """The market, which must be of our deployment. Raises `SettingsInvalid` if it is not."""
+        if self._view is None:
+            found = await self._market.describe()
+            ours = (self._deployment.chain_id, self._deployment.lease_book)
+            if (found.chain_id, found.lease_book) != ours:
+                raise SettingsInvalid(
+                    f"market: found one for LeaseBook {found.lease_book} on chain {found.chain_id},"
+                    f" needed {ours[1]} on chain {ours[0]}. Correct `market` or `deployment`."
+                )
+            self._view = found
+        return self._view
+
+    async def products(self) -> Sequence[Product]:
+        """What can be sold, as the chain says."""
+        return await self._chain.products()
+
+    async def asks(self) -> Sequence[SignedAdvert]:
+        """What the market lists."""
+        return await self._market.asks()
+
+    async def account(self) -> AccountView:
+        """The wallet's account in the vault; id 0: not registered."""
+        return await self._chain.account(self._purse.account)
+
+    async def quote(self, request: LeaseRequest) -> Quote:
+        """What there is for a request, or what is in the way. Places nothing."""
+        await self.market()
+        products, adverts = await self.products(), await self.asks()
+        return look_up(request, products, adverts, await self._chain.chain_time())
+
+    # Bids without a lease to hold.
+
+    async def place(self, request: LeaseRequest) -> tuple[SignedBid, ...]:
+        """Sign and hand in one bid per product that fits; at most one of them opens.
+
+        Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`.
+        """
+        orders, _ = await self._orders(request)
+        for order in orders:
+            await self._market.place(order)
+        return orders
+
+    async def report(self, bid: Digest) -> BidReport:
+        """How far a bid is, by the market's word. Raises `Rejected` for an unknown one."""
+        return await self._market.report(bid)
+
+    async def cancel(self, bid: Digest) -> None:
+        """Ask the market to forget a bid; it binds nobody but saves it the work."""
+        at = self._lines.now() // 1000
+        statement = self._purse.cancellation(Cancellation(bid=bid), expiry=at + 600)
+        await self._market.cancel(statement)
+
+    # A lease.
+
+    async def open(self, request: LeaseRequest) -> Lease:
+        """Bid, wait for a match, check what the node offers, and start the meter.
+
+        Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`, `StartTimeout`,
+        `LeaseInterrupted`. What was begun when it raises is ended or taken back.
+        """
+        orders, adverts = await self._orders(request)
+        self._promises.add([order.bid.payload for order in orders])
+        nonce = orders[0].bid.payload.nonce
+        buyer = Buyer(purse=self._purse, peer=self._lines.peer, rhythm=self._rhythm)
+        opening = Opening(self._progress)
+        line = await self._lines.start(buyer, opening.take)
+        try:
+            line.post(LeaseWanted(bids=orders, adverts=tuple(adverts)))
+            while not opening.is_decided:
+                await line.changed()
+            self._promises.drop(nonce)
+            failure = opening.failure()
+            if failure is not None:
+                raise failure
+        except BaseException:
+            await self._lines.finish(lambda: self._give_up(line, opening), _ABANDON_S + 2)
+            raise
+        return self._lease(line, buyer, opening, request)
+
+    def _lease(self, line: Line, buyer: Buyer, opening: Opening, request: LeaseRequest) -> Lease:
+        assert opening.funded is not None
+        assert opening.usable is not None
+        assert buyer.node is not None
+        lease = Lease(
+            line,
+            funded=opening.funded,
+            usable=opening.usable,
+            node=buyer.node,
+            gpus=request.count,
+            claim_s=self._rhythm.claim_s,
+            echo=self._echo,
+        )
+        opening.hand_over(lease.take)
+        return lease
+
+    async def _give_up(self, line: Line, opening: Opening) -> None:
+        """Look after what was begun: a bid is cancelled, a lease that starts is ended."""
+        line.post(CloseWanted())
+        deadline = self._lines.now() + _ABANDON_S * 1000
+        while not opening.is_over:
+            left_ms = deadline - self._lines.now()
+            if left_ms <= 0:
+                break
+            await line.changed(left_ms / 1000)
+        await line.close()
+
+    async def _orders(
+        self, request: LeaseRequest
+    ) -> tuple[tuple[SignedBid, ...], Sequence[SignedAdvert]]:
+        market = await self.market()
+        products, adverts = await self.products(), await self.asks()
+        at = await self._chain.chain_time()
+        found = look_up(request, products, adverts, at)
+        fitting = products_for(request, products)
+        if not fitting:
+            assert found.blocking is not None
+            raise NoMatch(found.blocking)
+        if found.blocking is not None:
+            self._progress(f"no ask fits yet: {found.blocking}")
+        account = await self.account()
+        self._promises.expire(at)
+        nonce = self._promises.free_nonce(account, self._draw())
+        orders = make_bids(request, fitting, market, self._purse, nonce=nonce, at=at)
+        self._require_funds(account, orders)
+        return orders, adverts
+
+    def _require_funds(self, account: AccountView, orders: Sequence[SignedBid]) -> None:
+        short = shortfall(account, self._promises, [order.bid.payload for order in orders])
+        if short is None:
+            return
+        needed, have = short
+        missing = format_tokens(needed - have)
+        raise FundsTooSmall(
+            needed.value,
+            have.value,
+            f"the vault of {self._purse.account} is too small: found {format_tokens(have)} tokens"
+            f" free, needed {format_tokens(needed)} for this lease at its limit price."
+            f" `cloud-gpu wallet fund {missing}` puts the rest in.",
+        )
