@@ -56,6 +56,8 @@ class Devnet:
         self.plan, self.rpc_url, self.prepared = plan, rpc_url, prepared
         self.market_url = ""
         self.children: list[Child] = []
+        self.stand_ins: dict[str, None] = dict.fromkeys(profile.STAND_INS)
+        """What is not real here, in the words of those who pretend; ordered."""
 
     @property
     def folder(self) -> Path:
@@ -82,6 +84,7 @@ class Devnet:
             password_file=str(self.prepared.buyer.password),
             max_price=profile.MAX_PRICE,
             started_at=time.time_ns() // 1_000_000,
+            stand_ins=tuple(self.stand_ins),
             children=tuple(child.mark for child in self.children),
         )
 
@@ -177,6 +180,7 @@ def _start_nodes(stack: ExitStack, devnet: Devnet, market: Mapping[str, Any]) ->
                 "matcher": str(devnet.prepared.market.key.address),
                 "max_fee_bps": profile.MAX_FEE.value,
                 "runtime": "process",
+                "end_jobs_on_stop": True,
                 "ask_interval_s": profile.ASK_INTERVAL_S,
                 "ask_life_s": profile.ASK_LIFE_S,
                 "machines": [machine.table() for machine in node.machines],
@@ -186,7 +190,9 @@ def _start_nodes(stack: ExitStack, devnet: Devnet, market: Mapping[str, Any]) ->
         devnet.children.append(child)
         started.append(child)
     for child in started:
-        child.ready_line(_DAEMON_WITHIN_S)
+        ready = child.ready_line(_DAEMON_WITHIN_S)
+        said = ready.get("stand_ins")
+        devnet.stand_ins |= dict.fromkeys(map(str, said if isinstance(said, list) else []))
 
 
 def _write_config(devnet: Devnet, name: str, table: Mapping[str, Any]) -> Path:

@@ -43,6 +43,8 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Tokens per GPU-hour: the buyer's standing limit."""
     started_at: int
     """Unix milliseconds."""
+    stand_ins: tuple[str, ...]
+    """What is not real here, in words."""
     children: tuple[ProcessMark, ...]
     """In the order they were started."""
 

@@ -154,6 +154,11 @@ class Child:
         if self.exit_code is None:
             self._process.send_signal(number)
 
+    def kill(self) -> None:
+        """SIGKILL, as a crash would; jobs and other children of it are left to their own."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
     def end(self, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after the grace, to it; what it left behind goes too."""
         left = _descendants(self.pid)

@@ -15,7 +15,8 @@ import typer
 
 from cloud_gpu.cli.output import Format, Output
 from cloud_gpu.cli.outside import Outside
-from cloud_gpu.protocol.units import parse_duration
+from cloud_gpu.protocol.units import TokenAmount, parse_duration, parse_tokens
+from cloud_gpu.settings import Settings
 
 WAIT_S = 120
 """How long a command waits for others, unless told."""
@@ -37,10 +38,22 @@ class Invocation:
         """Where results and progress go."""
         return Output(self.form, quiet=self.quiet, color=self.color)
 
+    def settings(self, **flags: str | None) -> Settings:
+        """The settings, with what this command's own flags say. Raises SettingsInvalid."""
+        return self.outside.settings(flags)
+
 
 def _duration(word: str) -> int:
     try:
         return parse_duration(word)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def amount(word: str) -> TokenAmount:
+    """An amount of tokens as an argument."""
+    try:
+        return parse_tokens(word)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -1,0 +1,117 @@
+"""The command tree of `cloud-gpu`, and what becomes of a failure: text or JSON, and an exit code.
+
+`run` is called by `cloud_gpu.main` with the outside world. Command modules import what is light;
+the rest comes when a command runs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from cloud_gpu.cli import asks, demo, devnet, doctor, wallet
+from cloud_gpu.cli import run as running
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
+from cloud_gpu.cli.invocation import Invocation, command, root
+from cloud_gpu.cli.output import Format, Output
+from cloud_gpu.cli.outside import Outside
+from cloud_gpu.protocol.errors import CloudGpuError
+
+app = typer.Typer(
+    name="cloud-gpu",
+    help="Rent GPU time from a market that nobody has to trust.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+devnet_app = typer.Typer(
+    help="A chain, a market and pretend nodes on this machine.", no_args_is_help=True
+)
+wallet_app = typer.Typer(help="Tokens in the wallet and in the vault.", no_args_is_help=True)
+app.add_typer(wallet_app, name="wallet")
+app.add_typer(devnet_app, name="devnet")
+
+
+@app.callback()
+@root
+def _before() -> None:
+    """Rent GPU time from a market that nobody has to trust."""
+
+
+app.command("ls")(command(asks.ls))
+app.command("quote")(command(asks.quote))
+app.command("run")(command(running.run))
+wallet_app.command("show")(command(wallet.show))
+wallet_app.command("fund")(command(wallet.fund))
+wallet_app.command("withdraw")(command(wallet.withdraw))
+devnet_app.command("up")(command(devnet.up))
+devnet_app.command("down")(command(devnet.down))
+devnet_app.command("status")(command(devnet.status))
+app.command("demo")(command(demo.demo))
+app.command("doctor")(command(doctor.doctor))
+
+
+def run(outside: Outside, arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code. Nothing but our own bugs gets past."""
+    say = Output(_format_of(arguments))
+    try:
+        code = app(
+            args=list(arguments),
+            prog_name="cloud-gpu",
+            obj=Invocation(outside=outside),
+            standalone_mode=False,
+        )
+    except typer.Exit as wanted:
+        return wanted.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        say.failure(Failure(code=ExitCode.INTERRUPTED, reason="interrupted", found="Ctrl-C"))
+        return ExitCode.INTERRUPTED
+    except typer.TyperException as error:
+        say.failure(failure_of(UsageWrong(_said(error))))
+        return ExitCode.USAGE
+    except CloudGpuError as error:
+        failure = failure_of(error)
+        say.failure(failure)
+        return failure.code
+    except BrokenPipeError:
+        return ExitCode.DONE  # the reader has read enough: `cloud-gpu ls | head -1`
+    except Exception as error:
+        traceback.print_exc()
+        found = f"{type(error).__name__}: {error}"
+        say.failure(
+            Failure(
+                code=ExitCode.OUR_BUG,
+                reason="our-bug",
+                found=found,
+                needed="a program without this bug",
+                next="please report the lines above",
+            )
+        )
+        return ExitCode.OUR_BUG
+    return int(code or 0)
+
+
+def _said(error: typer.TyperException) -> str:
+    say = getattr(error, "format_message", None)
+    return str(say()) if callable(say) else str(error)
+
+
+def _format_of(arguments: Sequence[str]) -> Format:
+    """The output format, read without the parser: a usage error must be JSON too when asked for."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in own:
+        return Format.JSON
+    for place, word in enumerate(own):
+        value = word.partition("=")[2] if word.startswith("--output=") else ""
+        if word in ("-o", "--output") and place + 1 < len(own):
+            value = own[place + 1]
+        elif word.startswith("-o") and len(word) > 2:
+            value = word[2:]
+        if value in list(Format):
+            return Format(value)
+    return Format.TABLE

@@ -1,0 +1,51 @@
+"""The requirement flags, the same words in every command that looks for GPUs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cloud_gpu.bidding import LeaseRequest, wish
+from cloud_gpu.cli.failures import UsageWrong
+from cloud_gpu.settings import Settings
+
+Gpu = Annotated[
+    str, typer.Option("--gpu", help='A class or a word of one: "A100", "A100|H100:80GB..".')
+]
+Count = Annotated[int, typer.Option("--count", min=1, help="GPUs of the lease.")]
+MaxPrice = Annotated[
+    str | None, typer.Option("--max-price", help='Limit in tokens a GPU-hour: "1.20".')
+]
+Duration = Annotated[str, typer.Option("--duration", help='How long at most: "2h", "90s".')]
+StartBy = Annotated[str, typer.Option("--start-by", help="How long the bid stands.")]
+Region = Annotated[str | None, typer.Option("--region", help='A country or continent: "EU".')]
+Isolation = Annotated[
+    str | None, typer.Option("--isolation", help="At least: process, container, gvisor or vm.")
+]
+
+
+def requirement(
+    settings: Settings,
+    *,
+    gpu: str,
+    count: int,
+    duration: str,
+    start_by: str,
+    region: str | None,
+    isolation: str | None,
+) -> LeaseRequest:
+    """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
+    settings.need("max_price")
+    try:
+        return wish(
+            gpu_type=gpu,
+            count=count,
+            max_price=settings.max_price,
+            duration=duration,
+            start_timeout=start_by,
+            region=region,
+            isolation=isolation,
+        )
+    except ValueError as error:
+        raise UsageWrong(str(error)) from error
