@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -49,7 +49,7 @@ class Settings:
     """Tokens per GPU-hour, "1.20": the limit where a command or Session names none."""
     output: str = "table"
     """How commands print: table, json, jsonl or yaml."""
-    origins: Mapping[str, str] = MappingProxyType({})
+    origins: Mapping[str, str] = field(default_factory=dict)
     """Where each value is from: "flag", "CLOUD_GPU_MARKET", a file's path or "default"."""
 
     def need(self, name: str) -> str:

@@ -1,0 +1,229 @@
+"""The command tree with a pretend outside world: flags, formats, exit codes, consent."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from cloud_gpu.cli.app import run
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.protocol.errors import (
+    ChainUnavailable,
+    CloudGpuError,
+    MarketUnavailable,
+    SettingsInvalid,
+)
+from cloud_gpu.protocol.ports import AccountView
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Address
+from cloud_gpu.settings import Settings
+
+
+class PretendWallet:
+    """Ten tokens in the wallet, two in the vault."""
+
+    address = Address(b"\x01" * 20)
+
+    def __init__(self) -> None:
+        self.tokens, self.cash, self.id = 10_000_000, 2_000_000, 0
+
+    def account(self) -> AccountView:
+        return AccountView(id=self.id, cash=TokenAmount(self.cash), nonce_base=0, nonce_bits=0)
+
+    def token_balance(self) -> TokenAmount:
+        return TokenAmount(self.tokens)
+
+    def native_balance(self) -> int:
+        return 10**18
+
+    def register_account(self) -> int:
+        self.id = 7
+        return 7
+
+    def deposit(self, amount: TokenAmount) -> None:
+        self.tokens -= amount.value
+        self.cash += amount.value
+
+    def withdraw(self, amount: TokenAmount) -> None:
+        self.tokens += amount.value
+        self.cash -= amount.value
+
+
+class PretendWorld:
+    """An outside world that holds a wallet, and fails where it is told to."""
+
+    def __init__(self, failing: CloudGpuError | Exception | None = None) -> None:
+        self.held = PretendWallet()
+        self.failing = failing
+        self.flags: Mapping[str, str | None] = {}
+
+    def settings(self, flags: Mapping[str, str | None]) -> Settings:
+        self.flags = flags
+        return Settings(max_price="1.00", context="test", market="http://127.0.0.1:1")
+
+    def wallet(self, settings: Settings) -> Any:
+        if self.failing is not None:
+            raise self.failing
+        return nullcontext(self.held)
+
+    def ask(self, settings: Settings, work: Any, say: Any) -> Any:
+        raise self.failing or AssertionError("nobody to ask")
+
+    def address(self, settings: Settings) -> str:
+        return str(self.held.address)
+
+    def chain_found(self, settings: Settings) -> str:
+        return "LeaseBook 0x0 on chain 1"
+
+
+def called(world: PretendWorld, *arguments: str) -> int:
+    return run(world, arguments)  # type: ignore[arg-type]
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-o", "json", "wallet", "show"],
+        ["wallet", "show", "--json"],
+        ["--json", "wallet", "show"],
+    ],
+)
+def test_global_flags_stand_before_or_after_the_command(
+    arguments: list[str], capsys: Captured
+) -> None:
+    assert called(PretendWorld(), *arguments) == ExitCode.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["kind"]) == (1, "wallet")
+    assert found["vault"] == {"amount": "2.00", "unit": "token"}
+
+
+def test_funding_registers_deposits_and_shows_both_sides(capsys: Captured) -> None:
+    world = PretendWorld()
+    assert called(world, "wallet", "fund", "2.5", "--yes", "--json") == ExitCode.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["account"], found["wallet"]["amount"], found["vault"]["amount"]) == (
+        7,
+        "7.50",
+        "4.50",
+    )
+
+
+def test_spending_without_a_terminal_and_without_yes_is_a_usage_error(capsys: Captured) -> None:
+    world = PretendWorld()
+    assert called(world, "wallet", "fund", "2.5") == ExitCode.USAGE
+    assert "add --yes" in capsys.readouterr().err
+    assert world.held.tokens == 10_000_000
+
+
+def test_funding_more_than_the_wallet_holds_says_how_much_there_is(capsys: Captured) -> None:
+    assert called(PretendWorld(), "wallet", "fund", "11", "--yes", "--json") == ExitCode.FUNDS
+    error = json.loads(capsys.readouterr().out)
+    assert (error["reason"], error["needed"]) == ("funds-too-small", "11.00 tokens")
+    assert error["found"].startswith("10.00 tokens")
+
+
+def test_withdrawing_more_than_the_vault_holds_is_refused_before_any_transaction() -> None:
+    world = PretendWorld()
+    assert called(world, "wallet", "withdraw", "3", "--yes") == ExitCode.FUNDS
+    assert world.held.cash == 2_000_000
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["wallet", "fund", "1,5"], ["ls", "--limit", "x"]])
+def test_usage_errors_exit_2_also_as_json(words: list[str], capsys: Captured) -> None:
+    assert called(PretendWorld(), *words) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("error:  usage")
+    assert called(PretendWorld(), *words, "-ojson") == ExitCode.USAGE
+    assert json.loads(capsys.readouterr().out)["reason"] == "usage"
+
+
+def test_a_market_that_is_down_exits_8(capsys: Captured) -> None:
+    world = PretendWorld(MarketUnavailable("no answer from http://127.0.0.1:1"))
+    assert called(world, "ls", "-o", "json") == ExitCode.UNAVAILABLE
+    assert json.loads(capsys.readouterr().out)["reason"] == "market-unavailable"
+
+
+def test_run_reports_its_own_failures_as_125_with_the_code_in_the_json(capsys: Captured) -> None:
+    class NoSessions(PretendWorld):
+        def session(self, settings: Settings, say: Any, **words: Any) -> Any:
+            raise MarketUnavailable("no answer")
+
+    arguments = ("run", "--gpu", "A100", "--yes", "--json", "--", "true")
+    assert called(NoSessions(), *arguments) == ExitCode.RUN_FAILED
+    assert json.loads(capsys.readouterr().out)["code"] == ExitCode.UNAVAILABLE
+
+
+def test_a_remote_command_keeps_its_own_flags() -> None:
+    seen: list[Any] = []
+
+    class Session:
+        bill = None
+
+        def run(self, command: list[str], **_: Any) -> Any:
+            seen.append(command)
+            raise MarketUnavailable("enough")
+
+    class World(PretendWorld):
+        def session(self, settings: Settings, say: Any, **words: Any) -> Any:
+            return nullcontext(Session())
+
+    called(World(), "run", "--gpu", "A100", "--yes", "--", "tool", "--json", "-o", "x")
+    assert seen == [["tool", "--json", "-o", "x"]]
+
+
+def test_a_bug_of_ours_exits_1_with_its_traceback(capsys: Captured) -> None:
+    assert called(PretendWorld(ZeroDivisionError("oops")), "wallet", "show") == ExitCode.OUR_BUG
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "found:  ZeroDivisionError: oops" in err
+
+
+def test_ctrl_c_exits_130() -> None:
+    class Interrupted(PretendWorld):
+        def wallet(self, settings: Settings) -> Any:
+            raise KeyboardInterrupt
+
+    assert called(Interrupted(), "wallet", "show") == ExitCode.INTERRUPTED
+
+
+def test_doctor_exits_with_the_first_failure_and_names_each_fix(capsys: Captured) -> None:
+    world = PretendWorld(ChainUnavailable("no answer from the EVM node"))
+    assert called(world, "doctor", "--json") == ExitCode.UNAVAILABLE
+    found = json.loads(capsys.readouterr().out)
+    assert {check["check"]: check["ok"] for check in found["checks"]} == {
+        "settings": True,
+        "price limit": True,
+        "wallet key": True,
+        "chain": True,
+        "vault": False,
+        "market": False,
+    }
+
+
+def test_doctor_without_settings_stops_there(capsys: Captured) -> None:
+    class Unset(PretendWorld):
+        def settings(self, flags: Mapping[str, str | None]) -> Settings:
+            raise SettingsInvalid("config.toml: not TOML")
+
+    assert called(Unset(), "doctor", "--json") == ExitCode.SETTINGS
+    assert [c["check"] for c in json.loads(capsys.readouterr().out)["checks"]] == ["settings"]
+
+
+def test_help_needs_none_of_the_heavy_libraries() -> None:
+    program = (
+        "import sys\n"
+        "from cloud_gpu.cli.app import run\n"
+        "code = run(None, ['--help'])\n"
+        "heavy = {'libp2p', 'trio', 'anyio', 'httpx', 'web3', 'eth_account', 'eth_abi', 'numpy'}\n"
+        "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("devnet", "demo", "ls", "quote", "run", "wallet", "doctor"):
+        assert name in done.stdout
