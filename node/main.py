@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 
@@ -135,8 +135,9 @@ async def _run_provider(
     await room.adopt()
 
     async def follow() -> None:
-        async for event in chain.events():
-            runner.post(event)
+        async with aclosing(chain.events()) as events:
+            async for event in events:
+                runner.post(event)
 
     nursery.start_soon(follow)
     ready = {

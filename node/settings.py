@@ -77,6 +77,14 @@ def _path(found: object) -> Path:
     return Path(_text(found)).expanduser()
 
 
+def _price(found: object) -> Price:
+    return parse_price(_text(found))
+
+
+def _share(found: object) -> BasisPoints:
+    return BasisPoints(_whole(found))
+
+
 def _address(found: object) -> Address:
     return Address.parse(_text(found))
 
@@ -102,7 +110,7 @@ class MachineSettings:
     """As it was added on chain."""
     gpu_class: Annotated[GpuClass, _text]
     gpus: Positive = 1
-    price: Annotated[Price, lambda found: parse_price(_text(found))]
+    price: Annotated[Price, _price]
     """Tokens per GPU-hour, as "1.20"."""
     simulated: Truth = False
     """Declared stand-ins instead of real GPUs; the profile and every report say so."""
@@ -141,7 +149,7 @@ class NodeSettings:
     provider: Account
     matcher: Account
     """The market that may open this node's asks."""
-    max_fee_bps: Annotated[BasisPoints, lambda found: BasisPoints(_whole(found))] = _FEE_MAX
+    max_fee_bps: Annotated[BasisPoints, _share] = _FEE_MAX
     listen_overlay: Text = "/ip4/0.0.0.0/tcp/0"
     bootstrap: Texts = ()
     log_level: Text = "info"

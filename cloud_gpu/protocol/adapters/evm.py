@@ -7,7 +7,7 @@ the node is asked from worker threads. `Wallet`, `deploy` and the keystore stand
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,18 @@ from anyio import to_thread
 from cloud_gpu.protocol.adapters import evm_views as views
 from cloud_gpu.protocol.adapters.clock import SystemClock
 from cloud_gpu.protocol.adapters.deployer import deploy, read_deployment, write_deployment
-from cloud_gpu.protocol.adapters.evm_follower import ContractGone, Follower
+from cloud_gpu.protocol.adapters.evm_follower import ContractGone, Follower, Raced
 from cloud_gpu.protocol.adapters.evm_outbox import Outbox
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.evm_sender import Sender
 from cloud_gpu.protocol.adapters.wallet import Wallet, prove_delegate
 from cloud_gpu.protocol.calls import ChainCall
-from cloud_gpu.protocol.chain_events import ChainAdvanced, ChainEvent, TransactionFailed
+from cloud_gpu.protocol.chain_events import (
+    ChainAdvanced,
+    ChainEvent,
+    ChainReorganised,
+    TransactionFailed,
+)
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
 from cloud_gpu.protocol.identity import Signer
@@ -74,6 +79,7 @@ class EvmChain:
         poll_interval_s: float = 0.2,
         bump_after_s: float = 30.0,
         resume_after: int | None = None,
+        blocks_at_once: int = 2_000,
         clock: Clock | None = None,
     ) -> None:
         """`resume_after` is the `block` of the last ChainAdvanced that the caller has on disk.
@@ -81,13 +87,14 @@ class EvmChain:
         With it, events begin with ChainReorganised(b), where b is that block, or an earlier one
         if the chain was reorganised meanwhile: whatever was taken in of later blocks is told
         again. Without it, events begin at the deployment's first block.
+        `blocks_at_once` bounds one question for logs; public nodes refuse much more.
         A transaction not mined for `bump_after_s` seconds is replaced by one that offers more.
         """
         self.deployment = deployment
         self.address: Address = key.address
         self._rpc_url, self._key, self._outbox_path = rpc_url, key, outbox_path
         self._poll_interval_s, self._bump_after_s = poll_interval_s, bump_after_s
-        self._resume_after = resume_after
+        self._resume_after, self._blocks_at_once = resume_after, blocks_at_once
         self._clock = clock or SystemClock()
         self._limiter = anyio.CapacityLimiter(_THREADS)
         self._log = structlog.get_logger(chain=deployment.chain_id, key=str(key.address))
@@ -140,8 +147,8 @@ class EvmChain:
         if await self._write(lambda: self._outbox.add(call, self._clock.now())):
             self._wake.set()
 
-    async def events(self) -> AsyncIterator[ChainEvent]:
-        """Facts of the chain in order, then ChainAdvanced once a poll; never ends by itself.
+    async def events(self) -> AsyncGenerator[ChainEvent, None]:
+        """Facts in order, ChainAdvanced after each block that has some; never ends by itself.
 
         Outages of the node are logged and waited out. Raises ContractGone (a ChainUnavailable)
         when the node answers but its chain holds no LeaseBook any more.
@@ -151,6 +158,7 @@ class EvmChain:
             self.deployment,
             self._outbox,
             resume_after=self._resume_after,
+            blocks_at_once=self._blocks_at_once,
             on_reorganised=self._sender.chain_was_reorganised_after,
         )
         patience = _Patience(self._poll_interval_s)
@@ -162,12 +170,18 @@ class EvmChain:
                 found = await self._ask(follower.poll)
             except ContractGone:
                 raise
+            except Raced as error:
+                self._log.info("chain_asked_again", reason=str(error))
+                await anyio.sleep(self._poll_interval_s)
+                continue
             except ChainUnavailable as error:
                 self._log.warning("chain_not_followed", error=str(error))
                 await anyio.sleep(patience.longer())
                 continue
             patience.reset()
             for event in found:
+                if isinstance(event, ChainReorganised):
+                    self._wake.set()  # what its blocks held of ours is to be sent again
                 yield event
                 if isinstance(event, ChainAdvanced):
                     self._sender.chain_was_told_upto(event.block)
