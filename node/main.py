@@ -20,6 +20,7 @@ from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import ProviderEffect
+from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.events import NodeStarted, ProviderEvent
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from node.adapters.binding import read_binding
@@ -42,8 +43,12 @@ def main() -> None:
 
 
 def load_settings(path: Path) -> NodeSettings:
-    """Read the settings file; raises `SettingsInvalid`, `OSError`."""
-    return parse_settings(path.read_text(), os.environ)
+    """Read the settings file; raises `SettingsInvalid`."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(f"the settings file cannot be read: {error}") from error
+    return parse_settings(text, os.environ)
 
 
 def serve_settings(settings: NodeSettings) -> int:

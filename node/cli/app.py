@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-import click
 import typer
 
 from cloud_gpu.protocol.errors import CloudGpuError
+
 from node.cli.outside import Outside
 from node.cli.run import run as run_command
+
+_USAGE: Final = 2
+_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="cloud-gpu-node",
@@ -39,11 +43,12 @@ def run(outside: Outside, arguments: Sequence[str]) -> int:
         )
     except typer.Exit as wanted:
         return wanted.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        return 130
+    except (typer.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except typer.TyperException as error:
+        say = getattr(error, "format_message", None)
+        print(say() if callable(say) else error, file=sys.stderr)
+        return _USAGE
     except CloudGpuError as error:
         print(error, file=sys.stderr)
         return error.exit_code
