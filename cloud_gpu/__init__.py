@@ -10,15 +10,50 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cloud_gpu.client import Job, Lease
     from cloud_gpu.main import AsyncSession, Session
+    from cloud_gpu.outcomes import Bill, Cost, RunResult
+    from cloud_gpu.protocol.errors import (
+        ChainUnavailable,
+        CloudGpuError,
+        FundsTooSmall,
+        LeaseInterrupted,
+        MarketUnavailable,
+        NoMatch,
+        Rejected,
+        RunError,
+        SettingsInvalid,
+        StartTimeout,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["AsyncSession", "Job", "Lease", "Session", "__version__"]
+__all__ = [
+    "AsyncSession",
+    "Bill",
+    "ChainUnavailable",
+    "CloudGpuError",
+    "Cost",
+    "FundsTooSmall",
+    "Job",
+    "Lease",
+    "LeaseInterrupted",
+    "MarketUnavailable",
+    "NoMatch",
+    "Rejected",
+    "RunError",
+    "RunResult",
+    "Session",
+    "SettingsInvalid",
+    "StartTimeout",
+    "__version__",
+]
 
-_HOME = {
-    "AsyncSession": "cloud_gpu.main",
-    "Job": "cloud_gpu.client",
-    "Lease": "cloud_gpu.client",
-    "Session": "cloud_gpu.main",
+_ELSEWHERE = {
+    "cloud_gpu.client": ("Job", "Lease"),
+    "cloud_gpu.main": ("AsyncSession", "Session"),
+    "cloud_gpu.outcomes": ("Bill", "Cost", "RunResult"),
+}
+_HOME = {name: home for home, names in _ELSEWHERE.items() for name in names}
+_HOME |= {
+    name: "cloud_gpu.protocol.errors" for name in __all__ if name not in {*_HOME, "__version__"}
 }
 
 

@@ -21,9 +21,9 @@ from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
-from cloud_gpu.protocol.ports import AccountView, MarketApi, MarketView
+from cloud_gpu.protocol.ports import AccountView, Clock, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.units import Instant, format_tokens
+from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, shortfall
@@ -57,8 +57,6 @@ class Lines(Protocol):
     def peer(self) -> PeerId:
         """Our own peer on the overlay."""
 
-    def now(self) -> Instant: ...
-
     async def start(self, buyer: Buyer, tell: Callable[[AnyNotice], None]) -> Line:
         """Run one until its line is closed."""
 
@@ -75,16 +73,18 @@ class Client:
         purse: Purse,
         market: MarketApi,
         chain: BuyerChain,
-        lines: Lines,
+        start_lines: Callable[[], Awaitable[Lines]],
+        clock: Clock,
         deployment: Deployment,
         draw: Callable[[], int],
-        echo: Echo,
-        progress: Progress,
     ) -> None:
-        """`draw` gives any numbers: they spread nonces, nothing secret."""
-        self._purse, self._market, self._chain, self._lines = purse, market, chain, lines
-        self._deployment, self._draw = deployment, draw
-        self._echo, self._progress = echo, progress
+        """`start_lines` is called when the first lease is opened; `draw` gives any numbers:
+        they spread nonces, nothing secret.
+        """
+        self._purse, self._market, self._chain = purse, market, chain
+        self._start_lines = start_lines
+        self._lines_started: Lines | None = None
+        self._clock, self._deployment, self._draw = clock, deployment, draw
         self._rhythm = Rhythm.of(deployment)
         self._promises = Promises()
         self._view: MarketView | None = None
@@ -124,12 +124,12 @@ class Client:
 
     # Bids without a lease to hold.
 
-    async def place(self, request: LeaseRequest) -> tuple[SignedBid, ...]:
+    async def place(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
         """Sign and hand in one bid per product that fits; at most one of them opens.
 
         Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`.
         """
-        orders, _ = await self._orders(request)
+        orders, _ = await self._orders(request, progress)
         for order in orders:
             await self._market.place(order)
         return orders
@@ -140,24 +140,25 @@ class Client:
 
     async def cancel(self, bid: Digest) -> None:
         """Ask the market to forget a bid; it binds nobody but saves it the work."""
-        at = self._lines.now() // 1000
+        at = self._clock.now() // 1000
         statement = self._purse.cancellation(Cancellation(bid=bid), expiry=at + 600)
         await self._market.cancel(statement)
 
     # A lease.
 
-    async def open(self, request: LeaseRequest) -> Lease:
+    async def open(self, request: LeaseRequest, *, echo: Echo, progress: Progress) -> Lease:
         """Bid, wait for a match, check what the node offers, and start the meter.
 
         Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`, `StartTimeout`,
         `LeaseInterrupted`. What was begun when it raises is ended or taken back.
         """
-        orders, adverts = await self._orders(request)
+        orders, adverts = await self._orders(request, progress)
         self._promises.add([order.bid.payload for order in orders])
         nonce = orders[0].bid.payload.nonce
-        buyer = Buyer(purse=self._purse, peer=self._lines.peer, rhythm=self._rhythm)
-        opening = Opening(self._progress)
-        line = await self._lines.start(buyer, opening.take)
+        lines = await self._lines()
+        buyer = Buyer(purse=self._purse, peer=lines.peer, rhythm=self._rhythm)
+        opening = Opening(progress)
+        line = await lines.start(buyer, opening.take)
         try:
             line.post(LeaseWanted(bids=orders, adverts=tuple(adverts)))
             while not opening.is_decided:
@@ -167,11 +168,13 @@ class Client:
             if failure is not None:
                 raise failure
         except BaseException:
-            await self._lines.finish(lambda: self._give_up(line, opening), _ABANDON_S + 2)
+            await lines.finish(lambda: self._give_up(line, opening), _ABANDON_S + 2)
             raise
-        return self._lease(line, buyer, opening, request)
+        return self._lease(line, buyer, opening, request, echo)
 
-    def _lease(self, line: Line, buyer: Buyer, opening: Opening, request: LeaseRequest) -> Lease:
+    def _lease(
+        self, line: Line, buyer: Buyer, opening: Opening, request: LeaseRequest, echo: Echo
+    ) -> Lease:
         assert opening.funded is not None
         assert opening.usable is not None
         assert buyer.node is not None
@@ -182,24 +185,29 @@ class Client:
             node=buyer.node,
             gpus=request.count,
             claim_s=self._rhythm.claim_s,
-            echo=self._echo,
+            echo=echo,
         )
         opening.hand_over(lease.take)
         return lease
 
+    async def _lines(self) -> Lines:
+        if self._lines_started is None:
+            self._lines_started = await self._start_lines()
+        return self._lines_started
+
     async def _give_up(self, line: Line, opening: Opening) -> None:
         """Look after what was begun: a bid is cancelled, a lease that starts is ended."""
         line.post(CloseWanted())
-        deadline = self._lines.now() + _ABANDON_S * 1000
+        deadline = self._clock.now() + _ABANDON_S * 1000
         while not opening.is_over:
-            left_ms = deadline - self._lines.now()
+            left_ms = deadline - self._clock.now()
             if left_ms <= 0:
                 break
             await line.changed(left_ms / 1000)
         await line.close()
 
     async def _orders(
-        self, request: LeaseRequest
+        self, request: LeaseRequest, progress: Progress
     ) -> tuple[tuple[SignedBid, ...], Sequence[SignedAdvert]]:
         market = await self.market()
         products, adverts = await self.products(), await self.asks()
@@ -210,7 +218,7 @@ class Client:
             assert found.blocking is not None
             raise NoMatch(found.blocking)
         if found.blocking is not None:
-            self._progress(f"no ask fits yet: {found.blocking}")
+            progress(f"no ask fits yet: {found.blocking}")
         account = await self.account()
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())

@@ -125,6 +125,22 @@ def read_settings(
     )
 
 
+def chosen_context(config: SettingsFile | None) -> str:
+    """The context that a person made the usual one in config.toml; empty: none."""
+    if config is None:
+        return ""
+    try:
+        table = tomllib.loads(config.text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsInvalid(f"{config.path}: not TOML: {error}") from error
+    if unknown := [key for key in table if key != "context"]:
+        raise SettingsInvalid(f"{config.path}: {unknown[0]}: no such setting. Known: context.")
+    name = table.get("context", "")
+    if not isinstance(name, str):
+        raise SettingsInvalid(f"{config.path}: context: found {name!r}, needed a name in quotes")
+    return name
+
+
 def _of_environment(environment: Mapping[str, str]) -> _Source:
     return {
         name: (value, PREFIX + name.upper())

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+import platformdirs
 import structlog
 import trio
 
+from cloud_gpu.protocol.adapters.evm import EvmChain
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainAdvanced, ChainEvent, ProductRegistered
-from cloud_gpu.protocol.errors import ChainUnavailable, CloudGpuError
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import ChainUnavailable, CloudGpuError, SettingsInvalid
+from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address
 
 _CAUGHT_UP_S: Final = 60.0
+_SLOTS: Final = 16
+"""Processes with one wallet on one machine whose outboxes are kept."""
 
 Heard = Callable[[ChainEvent], None]
 
@@ -124,3 +133,25 @@ def _product(event: ProductRegistered) -> Product:
         penalty=event.penalty,
         flags=event.flags,
     )
+
+
+@asynccontextmanager
+async def open_chain(rpc: str, deployment: Deployment, key: Signer) -> AsyncIterator[FollowedChain]:
+    """The chain through the first outbox of this key that no other process holds.
+
+    Outboxes outlive the process where the user's folder can be written. Raises `ChainUnavailable`.
+    """
+    async with AsyncExitStack() as stack:
+        folder = platformdirs.user_state_path("cloud-gpu") / "outboxes"
+        name = f"{deployment.chain_id}-{deployment.lease_book}-{key.address}"
+        for slot in range(_SLOTS):
+            path = folder / f"{name}-{slot}.sqlite"
+            try:
+                chain = await stack.enter_async_context(EvmChain(rpc, deployment, key, path))
+            except SettingsInvalid:
+                continue  # held by another process, of another chain, or its folder is read-only
+            yield chain
+            return
+        scratch = stack.enter_context(TemporaryDirectory(prefix="cloud-gpu-outbox-"))
+        path = Path(scratch) / "outbox.sqlite"
+        yield await stack.enter_async_context(EvmChain(rpc, deployment, key, path))

@@ -102,10 +102,6 @@ class BuyerLines:
         """Our own peer."""
         return self.wire.peer
 
-    def now(self) -> Instant:
-        """Unix milliseconds."""
-        return self.clock.now()
-
     async def start(self, buyer: Buyer, tell: Callable[[AnyNotice], None]) -> BuyerLine:
         """Run a Buyer until its line is closed."""
         line = BuyerLine(self, buyer, tell)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
+import trio
 
 from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
@@ -18,6 +18,9 @@ from cloud_gpu.protocol.errors import RequestRefused
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef
 from cloud_gpu.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus  # what libp2p brings types trio for mypy
 
 MESSAGE_PROTOCOL: Final = "/cloud-gpu/message/1"
 _SEND_S: Final = 5.0
@@ -80,9 +83,11 @@ def _nobody(peer: str, digest: str, direction: str, size: int) -> bool:  # noqa:
     return False
 
 
-@asynccontextmanager
-async def open_node_stream(store: ArtifactStore) -> AsyncIterator[NodeStream]:
-    """Start a peer of our own. Raises `OSError` when no port can be opened."""
+async def started_node_stream(
+    store: ArtifactStore, *, task_status: TaskStatus[NodeStream] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a peer of our own until cancelled; `nursery.start` gives it. Raises `OSError`."""
     settings = OverlaySettings(topics=(), listen=_LISTEN)
     async with open_overlay(settings, secrets.token_bytes(32)) as overlay:
-        yield NodeStream(overlay, store)
+        task_status.started(NodeStream(overlay, store))
+        await trio.sleep_forever()

@@ -1,0 +1,382 @@
+"""`Session` and `AsyncSession` as users hold them: one lease, behind the trio thread.
+
+Both are the same `Lease`; here are the two ways to call it, what is shown on the console, and the
+clients that the sessions of one process share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Final, Self
+
+from cloud_gpu.adapters.portal import PORTAL, Held
+from cloud_gpu.bidding import wish
+from cloud_gpu.client import Client
+from cloud_gpu.jobs import Job as CoreJob
+from cloud_gpu.leased import Lease
+from cloud_gpu.outcomes import Bill, Cost, RunResult
+from cloud_gpu.packages import InstalledPackage
+from cloud_gpu.protocol.messages import RuntimeReport
+from cloud_gpu.settings import Settings
+
+_HURRY_S: Final = 8.0
+"""How long a lease is looked after when the person who waits pressed Ctrl-C."""
+
+LoadSettings = Callable[[Mapping[str, str | None]], Settings]
+"""Joins flags with every other source."""
+
+OpenClient = Callable[[Settings], AbstractAsyncContextManager[Client]]
+
+
+class SharedClients:
+    """One client a process for the same settings: sessions side by side share wallet and peer."""
+
+    def __init__(self, load: LoadSettings, open_client: OpenClient) -> None:
+        self.load, self._open_client = load, open_client
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, ...], tuple[Held[Client], Client, int]] = {}
+
+    def enter(self, settings: Settings) -> Client:
+        """The client, started when it is the first; leave it once for each time it was entered."""
+        key = _key(settings)
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                held = PORTAL.hold(self._open_client(settings))
+                found = held, held.enter(), 0
+            self._held[key] = found[0], found[1], found[2] + 1
+            return found[1]
+
+    def leave(self, settings: Settings) -> None:
+        """The last one ends it."""
+        key = _key(settings)
+        with self._lock:
+            held, client, count = self._held.pop(key)
+            if count > 1:
+                self._held[key] = held, client, count - 1
+            else:
+                held.leave()
+
+
+def _key(settings: Settings) -> tuple[str, ...]:
+    return (
+        settings.market,
+        settings.rpc,
+        settings.deployment,
+        settings.keystore,
+        settings.password_file,
+    )
+
+
+def say_on_stderr(text: str) -> None:
+    """A line on stderr."""
+    sys.stderr.write(f"cloud-gpu: {text}\n")
+    sys.stderr.flush()
+
+
+class Console:
+    """Shows what a job prints, and tells the person who waits."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {name: decoder(errors="replace") for name in ("stdout", "stderr")}
+
+    def echo(self, stream: str, chunk: bytes) -> None:
+        """Output of a job, to the stream of the same name."""
+        target = sys.stdout if stream == "stdout" else sys.stderr
+        target.write(self._decoders[stream].decode(chunk))
+        target.flush()
+
+    def progress(self, text: str) -> None:
+        """Tell the person who waits."""
+        self._say(text)
+
+
+class _Wanted:
+    """What both façades are made of: a request, and the lease that came of it."""
+
+    clients: ClassVar[SharedClients]
+    """Set by `main`."""
+
+    def __init__(
+        self,
+        gpu_type: str,
+        count: int = 1,
+        max_price: str | None = None,
+        timeout: str | int = "1h",
+        *,
+        isolation: str | None = None,
+        region: str | None = None,
+        simulated_allowed: bool = True,
+        start_timeout: str | int = "60s",
+        env: Mapping[str, str] | None = None,
+        market: str | None = None,
+        settings: Settings | None = None,
+        say: Callable[[str], None] = say_on_stderr,
+    ) -> None:
+        """See the class. `env` holds for every command; `say` is told what happens."""
+        self._settings = settings or self.clients.load({"market": market, "max_price": max_price})
+        self.request = wish(
+            gpu_type=gpu_type,
+            count=count,
+            max_price=max_price or self._settings.need("max_price"),
+            duration=timeout,
+            start_timeout=start_timeout,
+            isolation=isolation,
+            region=region,
+            simulated_allowed=simulated_allowed,
+        )
+        self._env, self._console = dict(env or {}), Console(say)
+        self._open: Lease | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The open lease, for what the session does not show."""
+        if self._open is None:
+            raise RuntimeError("the session is not open: use it in a `with` block")
+        return self._open
+
+    @property
+    def report(self) -> RuntimeReport:
+        """The machine: GPUs, runtime, isolation, and whether it is simulated."""
+        return self.lease.report
+
+    @property
+    def bill(self) -> Bill | None:
+        """What it cost; None while it is open."""
+        return self._open.bill if self._open else None
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._env, **(env or {})}
+
+    async def _enter(self, client: Client) -> None:
+        console = self._console
+        self._open = await client.open(self.request, echo=console.echo, progress=console.progress)
+
+    def _patience(self, kind: type[BaseException] | None) -> float:
+        hurried = kind is not None and issubclass(kind, KeyboardInterrupt | asyncio.CancelledError)
+        return _HURRY_S if hurried else 90.0
+
+    def _show(self, bill: Bill) -> None:
+        self._console.progress(str(bill))
+
+
+class BlockingSession(_Wanted):
+    """A lease in a `with` block. Every method waits; Ctrl-C ends the lease within seconds."""
+
+    def __enter__(self) -> Self:
+        client = self.clients.enter(self._settings)
+        try:
+            PORTAL.call(self._enter, client)
+        except BaseException:
+            self.clients.leave(self._settings)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._show(PORTAL.call(self.lease.close, self._patience(kind)))
+        finally:
+            self.clients.leave(self._settings)
+
+    def install(self, *requirements: str) -> tuple[InstalledPackage, ...]:
+        """See `Lease.install`."""
+        return PORTAL.call(self.lease.install, *requirements)
+
+    def put(self, local: str | Path, remote: str | None = None) -> tuple[str, ...]:
+        """See `Lease.put`."""
+        return PORTAL.call(self.lease.put, local, remote)
+
+    def get(self, remote: str, local: str | Path | None = None) -> tuple[Path, ...]:
+        """See `Lease.get`."""
+        return PORTAL.call(self.lease.get, remote, local)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        check: bool = True,
+        timeout: str | int | None = None,
+        stream: bool = True,
+    ) -> RunResult:
+        """See `Lease.run`."""
+        return PORTAL.call(
+            self.lease.run,
+            command,
+            env=self._environment(env),
+            check=check,
+            timeout=timeout,
+            stream=stream,
+        )
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        timeout: str | int | None = None,
+        stream: bool = False,
+    ) -> BlockingJob:
+        """See `Lease.popen`."""
+        core = PORTAL.call(
+            self.lease.popen,
+            command,
+            env=self._environment(env),
+            timeout=timeout,
+            stream=stream,
+        )
+        return BlockingJob(core)
+
+    def cost(self) -> Cost:
+        """What it costs so far."""
+        return self.lease.cost()
+
+
+class BlockingJob:
+    """A command that runs in the background."""
+
+    def __init__(self, core: CoreJob) -> None:
+        self._core = core
+
+    @property
+    def running(self) -> bool:
+        """Whether its result is still to come."""
+        return self._core.running
+
+    def logs(self, stream: str = "stdout") -> Iterator[str]:
+        """What it prints, piece by piece, until it ended."""
+        pieces = self._core.logs(stream)
+        while True:
+            try:
+                yield PORTAL.call(pieces.__anext__)
+            except StopAsyncIteration:
+                return
+
+    def wait(self, *, check: bool = False) -> RunResult:
+        """See `Job.wait`."""
+        return PORTAL.call(self._core.wait, check=check)
+
+    def kill(self) -> None:
+        """End it now; `wait` then tells how it ended."""
+        PORTAL.call(self._core.kill)
+
+
+class AsyncioSession(_Wanted):
+    """A lease in an `async with` block on an asyncio loop; cancelling a call cancels it."""
+
+    async def __aenter__(self) -> Self:
+        client = await asyncio.to_thread(self.clients.enter, self._settings)
+        try:
+            await PORTAL.call_from_asyncio(self._enter, client)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self.clients.leave, self._settings))
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            bill = await PORTAL.call_from_asyncio(self.lease.close, self._patience(kind))
+            self._show(bill)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self.clients.leave, self._settings))
+
+    async def install(self, *requirements: str) -> tuple[InstalledPackage, ...]:
+        """See `Lease.install`."""
+        return await PORTAL.call_from_asyncio(self.lease.install, *requirements)
+
+    async def put(self, local: str | Path, remote: str | None = None) -> tuple[str, ...]:
+        """See `Lease.put`."""
+        return await PORTAL.call_from_asyncio(self.lease.put, local, remote)
+
+    async def get(self, remote: str, local: str | Path | None = None) -> tuple[Path, ...]:
+        """See `Lease.get`."""
+        return await PORTAL.call_from_asyncio(self.lease.get, remote, local)
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        check: bool = True,
+        timeout: str | int | None = None,  # noqa: ASYNC109  # of the command, on the node
+        stream: bool = True,
+    ) -> RunResult:
+        """See `Lease.run`."""
+        return await PORTAL.call_from_asyncio(
+            self.lease.run,
+            command,
+            env=self._environment(env),
+            check=check,
+            timeout=timeout,
+            stream=stream,
+        )
+
+    async def popen(
+        self,
+        command: str | Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        timeout: str | int | None = None,  # noqa: ASYNC109  # of the command, on the node
+        stream: bool = False,
+    ) -> AsyncioJob:
+        """See `Lease.popen`."""
+        core = await PORTAL.call_from_asyncio(
+            self.lease.popen,
+            command,
+            env=self._environment(env),
+            timeout=timeout,
+            stream=stream,
+        )
+        return AsyncioJob(core)
+
+    def cost(self) -> Cost:
+        """What it costs so far."""
+        return self.lease.cost()
+
+
+class AsyncioJob:
+    """A command that runs in the background."""
+
+    def __init__(self, core: CoreJob) -> None:
+        self._core = core
+
+    @property
+    def running(self) -> bool:
+        """Whether its result is still to come."""
+        return self._core.running
+
+    async def logs(self, stream: str = "stdout") -> AsyncIterator[str]:
+        """What it prints, piece by piece, until it ended."""
+        pieces = self._core.logs(stream)
+        while True:
+            try:
+                yield await PORTAL.call_from_asyncio(pieces.__anext__)
+            except StopAsyncIteration:
+                return
+
+    async def wait(self, *, check: bool = False) -> RunResult:
+        """See `Job.wait`."""
+        return await PORTAL.call_from_asyncio(self._core.wait, check=check)
+
+    async def kill(self) -> None:
+        """End it now; `wait` then tells how it ended."""
+        await PORTAL.call_from_asyncio(self._core.kill)

@@ -1,0 +1,136 @@
+"""Composes the SDK and the command line: settings, wallet, market, chain and overlay into clients.
+
+`Session` and `AsyncSession` are made here; `main` hands the command line its outside world. Heavy
+libraries are imported when something is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cloud_gpu.adapters.configuration import load_settings
+from cloud_gpu.adapters.portal import PORTAL
+from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
+from cloud_gpu.adapters.this_machine import ThisMachine
+from cloud_gpu.client import Client
+from cloud_gpu.protocol.limits import ARTIFACT_BYTES_MAX
+from cloud_gpu.settings import Settings
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+
+
+@asynccontextmanager
+async def open_client(settings: Settings) -> AsyncIterator[Client]:
+    """A client for as long as the block lasts; on trio.
+
+    Raises `SettingsInvalid`, `ChainUnavailable`.
+    """
+    import trio
+
+    from cloud_gpu.adapters.chain_feed import ChainFeed, open_chain
+    from cloud_gpu.adapters.lines import BuyerLines
+    from cloud_gpu.adapters.market_http import HttpMarket
+    from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
+    from cloud_gpu.protocol.adapters.clock import SystemClock
+    from cloud_gpu.protocol.adapters.deployer import read_deployment
+    from cloud_gpu.protocol.adapters.keystore import load_key
+    from cloud_gpu.spending import Purse
+
+    url, rpc = settings.need("market"), settings.need("rpc")
+    key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
+    deployment = read_deployment(Path(settings.need("deployment")))
+    clock = SystemClock()
+    with tempfile.TemporaryDirectory(prefix="cloud-gpu-") as folder:
+        store = ArtifactStore(Path(folder) / "files", ARTIFACT_BYTES_MAX)
+        async with (
+            HttpMarket(url) as market,
+            open_chain(rpc, deployment, key) as chain,
+            trio.open_nursery() as nursery,
+        ):
+            feed = ChainFeed(chain)
+            nursery.start_soon(feed.run)
+
+            async def start_lines() -> BuyerLines:
+                from cloud_gpu.adapters.node_stream import started_node_stream
+
+                wire = await nursery.start(started_node_stream, store)
+                return BuyerLines(
+                    nursery=nursery, wire=wire, store=store, feed=feed, market=market, clock=clock
+                )
+
+            yield Client(
+                purse=Purse(account=key.address, signer=key, domain=deployment.domain),
+                market=market,
+                chain=feed,
+                start_lines=start_lines,
+                clock=clock,
+                deployment=deployment,
+                draw=lambda: secrets.randbits(32),
+            )
+            nursery.cancel_scope.cancel()
+
+
+def _load(flags: Mapping[str, str | None]) -> Settings:
+    return load_settings(flags, os.environ)
+
+
+_CLIENTS = SharedClients(_load, open_client)
+
+
+class Session(BlockingSession):
+    """GPUs for as long as a `with` block lasts: bid, run, pay by the second, settle.
+
+        with Session(gpu_type="A100", count=2, max_price="1.20", timeout="2h") as s:
+            s.put("train.py")
+            s.run("python train.py")
+            s.get("out/")
+
+    `gpu_type` is a GPU class or words of one; `max_price` tokens per GPU-hour, obligatory here or
+    in the settings; durations are words ("2h") or seconds. Raises `ValueError` for a word that
+    cannot be read; entering raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`,
+    `StartTimeout`, `SettingsInvalid`, `ChainUnavailable`.
+    """
+
+    clients = _CLIENTS
+
+
+class AsyncSession(AsyncioSession):
+    """`Session` for an asyncio loop: `async with`, and every method awaited."""
+
+    clients = _CLIENTS
+
+
+class _Outside(ThisMachine):
+    """The command line's outside world; see `cloud_gpu.cli.outside.Outside`."""
+
+    def settings(self, flags: Mapping[str, str | None]) -> Settings:
+        """From flags, environment and files. Raises `SettingsInvalid`."""
+        return _load(flags)
+
+    def ask(self, settings: Settings, work: Callable[[Client], Awaitable[T]], say: Say) -> T:  # noqa: ARG002
+        """Do something with a client of the settings' market and wallet."""
+
+        async def answer() -> T:
+            async with open_client(settings) as client:
+                return await work(client)
+
+        return PORTAL.call(answer)
+
+    def session(self, settings: Settings, say: Say, **words: Any) -> Session:
+        """A `Session` of these settings."""
+        return Session(settings=settings, say=say, **words)
+
+
+def main() -> None:
+    """The console script `cloud-gpu`."""
+    from cloud_gpu.cli.app import run
+
+    sys.exit(run(_Outside(), sys.argv[1:]))
