@@ -231,3 +231,25 @@ async def test_19_two_writers_on_one_gossip_stream_do_not_mix() -> None:
         ours = await written_by_two(pubsub_of(overlay))
     assert b"a" * 40 in ours
     assert b"b" * 40 in ours
+
+
+async def test_21_a_message_published_between_subscribing_and_grafting_is_not_lost() -> None:
+    def told_of_it(router: GossipSub, made: Gossiping) -> tuple[bool, bool]:
+        early = ID(b"early")
+        made.pubsub.peer_topics[TOPIC] = {early}
+        router.mesh[TOPIC] = set()
+        router.peer_protocol[early] = cast(Any, MESHSUB)
+        sent_to = set(router._get_peers_to_send([TOPIC], made.peer, made.peer))
+        router.mcache.put(made.message(b"x"))
+        router.mesh_heartbeat()
+        assert router.mesh[TOPIC] == {early}
+        return early in sent_to, early in router.gossip_heartbeat()
+
+    upstream = gossiping(secret_of(901))
+    assert told_of_it(upstream.router, upstream) == (False, False)
+    ours, made = RepairingGossipSub(degree_high=64, heartbeat_s=1), gossiping(secret_of(902))
+    ours.attach(made.pubsub)
+    assert told_of_it(ours, made) == (True, True)
+    for _ in range(3):
+        announced = ours.gossip_heartbeat()
+    assert not announced  # by now it is a member like any other

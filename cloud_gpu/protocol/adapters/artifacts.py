@@ -218,10 +218,12 @@ class Receipt:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-        if self._path is not None:
-            self._store._end(self.manifest, self._path)
+        try:
+            if self._file is not None:
+                self._file.close()
+        finally:
+            if self._path is not None:
+                self._store._end(self.manifest, self._path)
 
     def _resume(self, file: BinaryIO) -> None:
         # Another peer's lie may lie in the way: keep what agrees with this manifest.

@@ -8,6 +8,7 @@ peer a message came from.
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -35,6 +36,7 @@ from cloud_gpu.protocol.limits import GOSSIP_BYTES_MAX
 log = logging.getLogger("cloud_gpu.overlay")
 
 _OWN = b"own"
+_FAREWELL_S = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,7 @@ class Overlay:
             topics=frozenset(settings.topics),
             payload_bytes_max=settings.payload_bytes_max,
         )
+        self._published_at = -math.inf
         self._pace = TokenBuckets(rate_s=settings.publish_rate, burst=256)
         self._links = Links(host, dial_timeout_s=settings.dial_timeout_s)
         self._pulse = self._inlet.pulse = Pulse(
@@ -232,6 +235,7 @@ class Overlay:
             await trio.sleep(pause_s)
         await self._pubsub.publish(topic, payload)
         self.counters.published += 1
+        self._published_at = trio.current_time()
 
     def messages(self, topic: str) -> trio.MemoryReceiveChannel[GossipMessage]:
         """What others publish on the topic since the start, each message once.
@@ -294,9 +298,12 @@ class Overlay:
         await self._links.cut(parse_target(peer)[0])
 
     async def _stop(self) -> None:
-        with trio.move_on_after(0.5):  # let what was published leave
-            while any(len(queue) for queue in self._pubsub.peer_queues.values()):  # noqa: ASYNC110
+        with trio.move_on_after(_FAREWELL_S):
+            while not self._pubsub.is_drained:  # noqa: ASYNC110  # bounded, and rare
                 await trio.sleep(0.01)
+            if trio.current_time() - self._published_at < _FAREWELL_S:
+                # A closed connection takes with it what its other end had not read yet.
+                await trio.sleep(_FAREWELL_S / 2)
         async with trio.open_nursery() as nursery:
             for peer in self._links.connected():
                 nursery.start_soon(self._links.cut, peer)

@@ -12,6 +12,7 @@ import logging
 import random
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -40,6 +41,7 @@ OUTBOUND_RPCS_MAX = 1_024
 _MESSAGES_PER_RPC_MAX = 4_096
 _SUBSCRIPTIONS_PER_RPC_MAX = 256
 _SEQUENCE_BYTES = 8
+_WINDOW_HEARTBEATS = 3
 
 
 class GossipInlet(Protocol):
@@ -84,6 +86,13 @@ class ContainedPubsub(Pubsub):
         # its numbers again and is not heard. Time also lets receivers tell a replay.
         self.counter = max(self.counter + 1, time.time_ns())
         return self.counter.to_bytes(_SEQUENCE_BYTES, "big")
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything that was published has been written to the peers' sockets."""
+        return not any(len(queue) for queue in self.peer_queues.values()) and not any(
+            lock.locked() for lock in self._writing.values()
+        )
 
     async def stream_handler(self, stream: INetStream) -> None:
         # Upstream lets a DecodeError through, which ends the host.
@@ -182,7 +191,10 @@ def is_signed_by_originator(msg: rpc_pb2.Message) -> bool:
 
 
 class RepairingGossipSub(GossipSub):
-    """GossipSub whose lazy repair also reaches peers in PRUNE back-off."""
+    """GossipSub that sends its own messages to everyone on the topic, and repairs what is missed.
+
+    Flood publishing is gossipsub 1.1's; upstream sends to the mesh alone, which may be empty still.
+    """
 
     def __init__(self, *, degree_high: int, heartbeat_s: float) -> None:
         super().__init__(
@@ -190,6 +202,7 @@ class RepairingGossipSub(GossipSub):
             degree=6,
             degree_low=4,
             degree_high=degree_high,
+            gossip_window=_WINDOW_HEARTBEATS,
             heartbeat_interval=heartbeat_s,  # type: ignore[arg-type]  # only ever slept for
             adaptive_gossip_enabled=False,  # "poor health" stretches the heartbeat to 30 s
             spam_protection_enabled=False,  # 10 a second per forwarder, the publisher included
@@ -197,22 +210,40 @@ class RepairingGossipSub(GossipSub):
         )
         # Weights are sign-flipped against the specification; `Conduct` cuts and bans instead.
         self.scorer = None
+        self._heartbeats_in_mesh: dict[tuple[str, ID], int] = {}
+
+    def _get_peers_to_send(
+        self, topic_ids: Iterable[str], msg_forwarder: ID, origin: ID, msg_id: bytes | None = None
+    ) -> Iterable[ID]:
+        topics = list(topic_ids)
+        chosen = set(super()._get_peers_to_send(topics, msg_forwarder, origin, msg_id))
+        assert self.pubsub is not None
+        if origin == self.pubsub.my_id:
+            for topic in topics:
+                chosen |= self.pubsub.peer_topics.get(topic, set()) & self.peer_protocol.keys()
+        return chosen
 
     def gossip_heartbeat(self) -> defaultdict[ID, dict[str, list[bytes]]]:
         # Upstream announces (IHAVE) to nobody in back-off: a pruned leaf is deaf for a minute.
+        # Nor to a peer grafted since the message went out, which is then never told of it.
         announced: defaultdict[ID, dict[str, list[bytes]]] = defaultdict(dict)
         assert self.pubsub is not None
+        in_mesh: dict[tuple[str, ID], int] = {}
         for topic in self.mesh.keys() | self.fanout.keys():
-            recent = list(self.mcache.window(topic))
-            in_mesh = self.mesh.get(topic, set())
-            outside = [
-                peer
-                for peer in self.pubsub.peer_topics.get(topic, ())
-                if peer in self.peer_protocol and peer not in in_mesh
-            ]
-            if recent and outside:
-                for peer in random.sample(outside, min(len(outside), max(6, len(outside) // 4))):
+            newcomers, outside = [], []
+            for peer in self.pubsub.peer_topics.get(topic, set()) & self.peer_protocol.keys():
+                if peer not in self.mesh.get(topic, ()):
+                    outside.append(peer)
+                    continue
+                beats = self._heartbeats_in_mesh.get((topic, peer), 0)
+                in_mesh[topic, peer] = beats + 1
+                if beats < _WINDOW_HEARTBEATS:
+                    newcomers.append(peer)
+            if recent := list(self.mcache.window(topic)):
+                some = random.sample(outside, min(len(outside), max(6, len(outside) // 4)))
+                for peer in newcomers + some:
                     announced[peer][topic] = recent
+        self._heartbeats_in_mesh = in_mesh
         return announced
 
     async def heartbeat(self) -> None:

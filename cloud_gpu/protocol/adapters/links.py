@@ -107,13 +107,19 @@ class Links:
 
     async def open_stream(self, target: str | Sequence[str], protocol: str) -> INetStream:
         """A new stream. Raises `PeerUnreachable`, or `RequestRefused` for an unknown protocol."""
-        peer = await self.reach(target)
-        try:
-            return await self._host.new_stream(peer, [TProtocol(protocol)])
-        except Exception as error:
-            if "not supported" in str(error.__cause__):  # upstream wraps it in a general error
-                raise RequestRefused(f"{peer} does not serve {protocol}") from error
-            raise PeerUnreachable(f"the connection to {peer} failed: {error}") from error
+        for is_last in (False, True):
+            peer = await self.reach(target)
+            try:
+                return await self._host.new_stream(peer, [TProtocol(protocol)])
+            except Exception as error:
+                why = str(error.__cause__ or error)  # upstream wraps it in a general error
+                if "not supported" in why:
+                    raise RequestRefused(f"{peer} does not serve {protocol}") from error
+                if is_last or "timeout" in why or peer not in self._known:
+                    raise PeerUnreachable(f"the connection to {peer} failed: {why}") from error
+            # The peer went and its socket has not said so yet: dial again, once.
+            await self.cut(peer)
+        raise AssertionError("the last try returns or raises")
 
     async def keep_connected(self, addresses: Sequence[str]) -> None:
         """Dial each peer whenever it is not connected, every 5 s, for ever."""

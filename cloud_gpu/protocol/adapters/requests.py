@@ -8,7 +8,8 @@ bounded on both sides, and a handler that raises costs its caller a refusal, nev
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 import trio
@@ -124,7 +125,9 @@ class Requests:
                 with trio.fail_after(_READ_S):
                     payload = await FrameReader(stream).frame(MESSAGE_BYTES_MAX)
                 self._heard(peer)
-                await self._reply(stream, *await self._answered(protocol, answer, peer, payload))
+                async with _while_wanted(stream):
+                    status, body = await self._answered(protocol, answer, peer, payload)
+                    await self._reply(stream, status, body)
             except FrameTooLarge as error:
                 self._misbehaved(peer, f"{protocol}: {error}")
                 await self._reply(stream, _REFUSED, str(error).encode())
@@ -158,6 +161,24 @@ class Requests:
         with trio.fail_after(_WRITE_S):
             await write_in_pieces(stream, status + framed(body))
             await stream.close()
+
+
+@asynccontextmanager
+async def _while_wanted(stream: INetStream) -> AsyncIterator[None]:
+    """Cancel the body when the one who asked ends the stream: it has given up.
+
+    Who asks keeps its side open until it has the answer; upstream reports a reset as an end.
+    """
+
+    async def watch() -> None:
+        with suppress(IOException):
+            await stream.read(1)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 async def write_in_pieces(stream: INetStream, body: bytes) -> None:
