@@ -259,7 +259,7 @@ async def test_a_gap_in_the_nonces_is_filled(deployed: Deployed, tmp_path: Path)
         await until(lambda: str(before + 1) in waiting(deployed, buyer))
         deployed.anvil.rpc.call("anvil_dropTransaction", foreign["hash"])
         await until(lambda: str(before) in waiting(deployed, buyer))
-        deployed.anvil.mine()
+        deployed.anvil.automine(True)
         deployed.anvil.mine()
         await watch.wait_for(BidsCancelled)
     assert mined(deployed, buyer) == before + 2

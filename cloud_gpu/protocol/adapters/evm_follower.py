@@ -22,9 +22,6 @@ from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
 from cloud_gpu.protocol.values import Digest
 
-_STEP_BLOCKS: Final = 2_000
-"""Blocks asked for at once while catching up; public nodes refuse much more."""
-
 _EVERY_HEADER: Final = 64
 """Up to this many new blocks, all headers are read and their parents compared."""
 
@@ -59,6 +56,7 @@ class Follower:
         outbox: Outbox,
         *,
         resume_after: int | None = None,
+        blocks_at_once: int = 2_000,
         on_reorganised: Callable[[int], None] = lambda _block: None,
     ) -> None:
         self._rpc, self._deployment, self._outbox = rpc, deployment, outbox
@@ -67,7 +65,7 @@ class Follower:
         self._untold: list[ChainEvent] = []
         self._head: Digest | None = None
         self._last: Block | None = None
-        self._resume_after = resume_after
+        self._resume_after, self._blocks_at_once = resume_after, blocks_at_once
         self._behind = 0
         self._log = structlog.get_logger(follower=str(deployment.lease_book))
 
@@ -95,7 +93,7 @@ class Follower:
                 return
             self._last = self._start(target)
         self._last = last = self._rewound(self._last, head, target)
-        upto = min(target, last.number + _STEP_BLOCKS)
+        upto = min(target, last.number + self._blocks_at_once)
         if upto > last.number:
             self._read(last, upto, head)
         if upto >= target:
@@ -121,8 +119,8 @@ class Follower:
     def _learn_tables(self, upto: int) -> None:
         topics = [["0x" + lease_book().topic(name).hex() for name in TABLE_EVENTS]]
         first = self._deployment.first_block
-        for start in range(first, upto + 1, _STEP_BLOCKS):
-            end = min(upto, start + _STEP_BLOCKS - 1)
+        for start in range(first, upto + 1, self._blocks_at_once):
+            end = min(upto, start + self._blocks_at_once - 1)
             for log in self._logs(self._rpc.call(*_spread(self._logs_request(start, end, topics)))):
                 self._decoder.decode(log, 0)
 
@@ -194,14 +192,25 @@ class Follower:
                 raise Raced("the chain was reorganised while it was read")
         if not every and self._block(upto).hash != blocks[upto].hash:
             raise Raced("the chain was reorganised while it was read")
-        decoded = [self._decoder.decode(log, blocks[log.block].at) for log in logs]
-        told = [event for event in decoded if event is not None]
+        told = self._events_of(logs, blocks)
         newest = blocks[upto]
         self._outbox.remember_blocks(
             [(b.number, b.hash) for b in blocks.values() if b.number <= upto], above=last.number
         )
         self._last = newest
         self._untold += [*told, ChainAdvanced(block=newest.number, at=newest.at)]
+
+    def _events_of(self, logs: Sequence[Log], blocks: Mapping[int, Block]) -> list[ChainEvent]:
+        """With ChainAdvanced between blocks, so that a reader can take back one without another."""
+        told: list[ChainEvent] = []
+        for place, log in enumerate(logs):
+            before = logs[place - 1].block if place else log.block
+            if log.block != before:
+                told.append(ChainAdvanced(block=before, at=blocks[before].at))
+            event = self._decoder.decode(log, blocks[log.block].at)
+            if event is not None:
+                told.append(event)
+        return told
 
     def _add_headers(self, blocks: dict[int, Block], numbers: Sequence[int]) -> None:
         missing = sorted(set(numbers) - set(blocks))

@@ -36,8 +36,8 @@ _EARLY_WAIT_S: Final = 120
 _ERRORS_MAX: Final = 5
 """A node that refuses a transaction so often, without saying why, will not take it."""
 
-_FEE_MOST_WEI: Final = 2_000 * 10**9
-"""No transaction is worth more per gas to us; bumping ends here."""
+_OUTBID_MOST: Final = 10
+"""Offering more than ten times the going price cannot be what helps."""
 
 _INTRINSIC_GAS: Final = 21_000
 
@@ -62,6 +62,9 @@ class Sender:
         self._not_before: dict[int, int] = {}
         self._errors: dict[int, int] = {}
         self._resend = True
+        self._in_block: set[int] = set()
+        self._looked: dict[int, int] = {}
+        self._bumped_at = 0
         self._log = structlog.get_logger(sender=str(key.address))
 
     def chain_was_told_upto(self, block: int) -> None:
@@ -107,11 +110,13 @@ class Sender:
         receipts = self._receipts(sent)
         open_calls = [call for call in sent if not self._ended(call, receipts)]
         missing = [c for c in open_calls if not any(a.hash in receipts for a in c.attempts)]
-        if self._resend:
-            for call in missing:
-                self._post(call.attempts[-1].raw, call)
-            self._resend = False
-        elif missing:
+        # Whose block was replaced may be in no pool any more.
+        lost = [c for c in missing if self._resend or c.id in self._in_block]
+        self._in_block = {c.id for c in open_calls} - {c.id for c in missing}
+        for call in lost:
+            self._post(call.attempts[-1].raw, call)
+        self._resend = False
+        if missing and not lost:
             self._hurry(missing)
         return open_calls
 
@@ -131,6 +136,7 @@ class Sender:
                 return False
             if whole(receipt["status"]) == 1:
                 self._outbox.done(call.id, block, gas_used)
+                self._looked.pop(call.id, None)
             else:
                 error = self._why_reverted(call.call, attempt, block, gas_used)
                 self._fail(call.id, call.call, error, block, gas_used)
@@ -149,29 +155,34 @@ class Sender:
         return "Reverted(text=it passes before its block and after: it lost a race inside it)"
 
     def _hurry(self, missing: Sequence[SentCall]) -> None:
-        """Offer more for what was not mined for long, or fill what holds it up."""
+        """Free what was not mined for long: a nonce lost, a gap before it, a pool's memory, a fee.
+
+        Without a new block since the last look there is nothing to outbid.
+        """
         now = self._clock.now()
-        stuck = [c for c in missing if now - c.attempts[-1].sent_at > self._bump_after_ms]
+        stuck = [c for c in missing if now - self._looked_at(c) > self._bump_after_ms]
         if not stuck:
             return
+        self._looked.update({call.id: now for call in stuck})
         mined = whole(self._rpc.call("eth_getTransactionCount", str(self._key.address), "latest"))
         self._fill_gaps(mined, stuck)
-        fees = self._fees()
+        head, fees = self._head_and_fees()
+        grown, self._bumped_at = head > self._bumped_at, head
         for call in stuck:
-            if call.nonce < mined:
-                # Somebody else used the nonce: no attempt of ours can be mined any more.
-                self._log.warning("nonce_taken", nonce=call.nonce, call=type(call.call).__name__)
-                self._outbox.requeue(call.id)
-                continue
             last = call.attempts[-1]
             bumped = last.fees.bumped(fees)
-            if bumped.most > _FEE_MOST_WEI:
+            if call.nonce < mined:
+                self._release_if_taken(call)
+            elif grown and bumped.most <= _OUTBID_MOST * fees.most:
+                signed = self._sign(call.call, call.nonce, last.gas, bumped)
+                self._outbox.attempt(call.id, signed, now)
+                self._log.info("fee_bumped", nonce=call.nonce, most_wei=bumped.most)
+                self._post(signed.raw, call)
+            else:
                 self._post(last.raw, call)
-                continue
-            signed = self._sign(call.call, call.nonce, last.gas, bumped)
-            self._outbox.attempt(call.id, signed, now)
-            self._log.info("fee_bumped", nonce=call.nonce, most_wei=bumped.most)
-            self._post(signed.raw, call)
+
+    def _looked_at(self, call: SentCall) -> int:
+        return max(call.attempts[-1].sent_at, self._looked.get(call.id, 0))
 
     def _fill_gaps(self, mined: int, stuck: Sequence[SentCall]) -> None:
         """A nonce that none of our calls holds stalls all behind it: an empty transfer fills it."""
@@ -186,7 +197,7 @@ class Sender:
                 to=self._key.address,
                 payload=b"",
                 gas=_INTRINSIC_GAS,
-                fees=self._fees(),
+                fees=self._head_and_fees()[1],
             ).signed(self._key)
             try:
                 self._rpc.call("eth_sendRawTransaction", "0x" + filler.raw.hex())
@@ -270,6 +281,7 @@ class Sender:
         self._refused(call.id, call.call, error)
 
     def _release_if_taken(self, call: SentCall) -> None:
+        """Sign a call anew whose nonce is spent, unless an attempt of ours is what spent it."""
         stored = next((c for c in self._outbox.sent() if c.id == call.id), None)
         if stored is None:
             return
@@ -285,8 +297,8 @@ class Sender:
         self, call_id: int, call: ChainCall, error: str, block: int | None = None, gas_used: int = 0
     ) -> None:
         self._log.warning("call_failed", call=type(call).__name__, error=error)
-        self._errors.pop(call_id, None)
-        self._not_before.pop(call_id, None)
+        for remembered in (self._errors, self._not_before, self._looked):
+            remembered.pop(call_id, None)
         self._outbox.failing(call_id, error, block, gas_used)
 
     def _poor(self, error: RpcError) -> str:
@@ -296,13 +308,13 @@ class Sender:
             f" native currency ({error.message})"
         )
 
-    def _fees(self) -> Fees:
+    def _head_and_fees(self) -> tuple[int, Fees]:
         block, tip = self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), ("eth_maxPriorityFeePerGas", ())]
         )
         if isinstance(block, RpcError):
             raise ChainUnavailable(str(block)) from block
-        return fees_of(block, tip)
+        return whole(block["number"]), fees_of(block, tip)
 
     def _request(self, call: ChainCall) -> dict[str, str]:
         return {
