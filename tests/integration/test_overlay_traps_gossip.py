@@ -5,6 +5,7 @@ patch then) and when the patch is lost. The numbers go on in `test_overlay_traps
 """
 
 import importlib.util
+import threading
 from typing import Any, cast
 
 import pytest
@@ -253,3 +254,17 @@ async def test_21_a_message_published_between_subscribing_and_grafting_is_not_lo
     for _ in range(3):
         announced = ours.gossip_heartbeat()
     assert not announced  # by now it is a member like any other
+
+
+async def test_22_no_thread_is_left_behind() -> None:
+    def sweepers() -> int:
+        return sum("_background_cleanup" in thread.name for thread in threading.enumerate())
+
+    before = sweepers()
+    async with running_gossiping(secret_of(901)) as upstream:
+        pass
+    assert sweepers() == before + 1
+    upstream.pubsub.seen_messages.stop()
+    async with open_overlay(QUICK, secret_of(1)):
+        assert sweepers() == before + 1
+    assert sweepers() == before

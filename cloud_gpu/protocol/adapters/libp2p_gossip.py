@@ -81,6 +81,12 @@ class ContainedPubsub(Pubsub):
         self._writing: WeakKeyDictionary[INetStream, trio.Lock] = WeakKeyDictionary()
         self.peer_queues = RoomyQueues()
 
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            self.seen_messages.stop()  # upstream leaves its sweeper's thread behind
+
     def _next_seqno(self) -> bytes:
         # Upstream counts up from the second it started in, so a busy node that restarts uses
         # its numbers again and is not heard. Time also lets receivers tell a replay.
