@@ -6,16 +6,17 @@ they are used, so that a command pays for what it needs.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.errors import SettingsInvalid, StorageFailed
 from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
@@ -141,6 +142,31 @@ class ThisMachine:
         """Remove a context's file, if it is there."""
         context_file(name).unlink(missing_ok=True)
 
+    def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
+        """Note bids that were handed in from this machine. Raises StorageFailed."""
+        path = _bids_file()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:  # one write: lines of two commands do not mix
+                file.write("".join(json.dumps(dict(bid)) + "\n" for bid in bids))
+        except OSError as error:
+            raise StorageFailed(
+                f"{path}: cannot be written ({error.strerror or error}); the bids stand, but"
+                " `cloud-gpu bid ls` will not list them"
+            ) from error
+
+    def remembered_bids(self) -> list[dict[str, Any]]:
+        """Those noted, oldest first; a line that was cut short is skipped."""
+        found = []
+        try:
+            lines = _bids_file().read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        for line in lines:
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return found
+
     def address(self, settings: Settings) -> str:
         """The wallet's. Raises SettingsInvalid."""
         from cloud_gpu.protocol.adapters.keystore import load_key
@@ -168,6 +194,10 @@ class ThisMachine:
         key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
         deployment = read_deployment(Path(settings.need("deployment")))
         return Wallet(settings.need("rpc"), deployment, key)
+
+
+def _bids_file() -> Path:
+    return platformdirs.user_data_path("cloud-gpu") / "bids.jsonl"
 
 
 def context_file(name: str) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from cloud_gpu.cli import asks, demo, devnet, doctor, wallet
+from cloud_gpu.cli import asks, bid, demo, devnet, doctor, wallet
 from cloud_gpu.cli import run as running
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
@@ -32,6 +32,8 @@ app = typer.Typer(
 devnet_app = typer.Typer(
     help="A chain, a market and pretend nodes on this machine.", no_args_is_help=True
 )
+bid_app = typer.Typer(help="Orders without a session to hold.", no_args_is_help=True)
+app.add_typer(bid_app, name="bid")
 wallet_app = typer.Typer(help="Tokens in the wallet and in the vault.", no_args_is_help=True)
 app.add_typer(wallet_app, name="wallet")
 app.add_typer(devnet_app, name="devnet")
@@ -46,6 +48,10 @@ def _before() -> None:
 app.command("ls")(command(asks.ls))
 app.command("quote")(command(asks.quote))
 app.command("run")(command(running.run))
+bid_app.command("place")(command(bid.place))
+bid_app.command("show")(command(bid.show))
+bid_app.command("ls")(command(bid.ls))
+bid_app.command("cancel")(command(bid.cancel))
 wallet_app.command("show")(command(wallet.show))
 wallet_app.command("fund")(command(wallet.fund))
 wallet_app.command("withdraw")(command(wallet.withdraw))

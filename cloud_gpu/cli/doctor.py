@@ -28,7 +28,7 @@ def doctor(run: Invocation) -> int:
         except CloudGpuError as error:
             failure = failure_of(error)
             code = code or failure.code
-            fix = failure.next or failure.needed
+            fix = failure.needed if failure.next == "cloud-gpu doctor" else failure.next
             checks.append({"check": name, "ok": False, "found": failure.found, "next": fix})
         return bool(checks[-1]["ok"])
 

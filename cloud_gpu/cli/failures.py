@@ -10,6 +10,7 @@ from cloud_gpu.protocol.errors import (
     MarketUnavailable,
     Rejected,
     Rejection,
+    RejectReason,
     RunError,
     SettingsInvalid,
     StartTimeout,
@@ -103,8 +104,17 @@ def failure_of(error: CloudGpuError) -> Failure:
             )
 
 
+_UNKNOWN = (
+    RejectReason.UNKNOWN_ORDER,
+    RejectReason.UNKNOWN_LEASE,
+    RejectReason.UNKNOWN_JOB,
+)
+
+
 def _of_rejection(code: int, rejection: Rejection) -> Failure:
     found = rejection.found or "nothing"
+    if rejection.reason in _UNKNOWN:
+        code = ExitCode.NO_SUCH_THING
     return Failure(
         code=code,
         reason=str(rejection.reason),

@@ -102,6 +102,8 @@ class WalletDesk(Protocol):
     def register_account(self) -> int: ...
     def deposit(self, amount: TokenAmount) -> None: ...
     def withdraw(self, amount: TokenAmount) -> None: ...
+    def cancel_one(self, nonce: int) -> None:
+        """Void the account's bids with this nonce."""
 
 
 class OpenSession(Protocol):
@@ -151,6 +153,12 @@ class Outside(Protocol):
         self, settings: Settings, say: Progress, **words: Any
     ) -> AbstractContextManager[OpenSession]:
         """A `Session` of these settings; the words are those of `cloud_gpu.Session`."""
+
+    def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
+        """Note bids that were handed in from this machine."""
+
+    def remembered_bids(self) -> list[dict[str, Any]]:
+        """Those noted, oldest first."""
 
     def devnet(self) -> DevnetDesk: ...
 

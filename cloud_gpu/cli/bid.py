@@ -1,0 +1,238 @@
+"""`cloud-gpu bid`: orders without a session to hold: sign, hand in, look at, take back.
+
+What was handed in from here is remembered, so that `bid ls` can ask how far it came.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cloud_gpu.cli.confirming import confirm
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.failures import NoSuchThing, UsageWrong
+from cloud_gpu.cli.invocation import Invocation
+from cloud_gpu.cli.output import money, rate
+from cloud_gpu.cli.requirements import (
+    Count,
+    Duration,
+    Isolation,
+    MaxPrice,
+    Region,
+    StartBy,
+    requirement,
+)
+from cloud_gpu.protocol.codec import from_json, to_builtins
+from cloud_gpu.protocol.errors import Rejected
+from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.units import format_tokens
+from cloud_gpu.protocol.values import Digest
+from cloud_gpu.spending import escrow_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cloud_gpu.client import Client
+
+_LIVE = (BidState.PENDING, BidState.MATCHED)
+_SHOWN_MAX = 50
+
+
+def place(
+    run: Invocation,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help='A class or a word of one: "A100".')
+    ] = None,
+    count: Count = 1,
+    max_price: MaxPrice = None,
+    duration: Duration = "1h",
+    start_by: StartBy = "60s",
+    region: Region = None,
+    isolation: Isolation = None,
+    body: Annotated[
+        str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Sign and print; hand nothing in.")
+    ] = False,
+) -> None:
+    """Hand a signed bid in. Who bids must take the lease up, or owes its no-show amount."""
+    settings = run.settings(max_price=max_price)
+    if (gpu is None) == (body is None):
+        raise UsageWrong("a bid is either made from --gpu and the others, or read by --body")
+    if body is not None:
+        orders: tuple[SignedBid, ...] = (_read(body),)
+    else:
+        request = requirement(
+            settings,
+            gpu=gpu or "",
+            count=count,
+            duration=duration,
+            start_by=start_by,
+            region=region,
+            isolation=isolation,
+        )
+        orders = run.outside.ask(
+            settings, lambda client: client.sign(request, run.say.progress), run.say.progress
+        )
+    rows = [_order_row(order) for order in orders]
+    if dry_run:
+        signed = [to_builtins(order) for order in orders]
+        run.say.result("bid", {"orders": signed, "bids": rows}, lambda: _orders_table(rows))
+        return
+    most = max(escrow_of(order.bid.payload).value for order in orders)
+    confirm(run, f"Bid up to {format_tokens(most)} tokens?")
+    for order in orders:  # told before it is waited for: an answer that is lost loses no id
+        run.say.progress(f"bid {order.bid.payload.id}")
+    run.outside.ask(settings, lambda client: _submit(client, orders), run.say.progress)
+    run.outside.remember_bids([{**row, "market": settings.market} for row in rows])
+    run.say.results("bid", rows, lambda: _orders_table(rows))
+    run.say.next(f"cloud-gpu bid show {rows[0]['bid']}")
+
+
+async def _submit(client: Client, orders: tuple[SignedBid, ...]) -> None:
+    for order in orders:
+        await client.submit(order)
+
+
+def _read(body: str) -> SignedBid:
+    try:
+        text = sys.stdin.read() if body == "-" else Path(body).read_text()
+        return from_json(text, SignedBid)
+    except (OSError, ValueError) as error:
+        raise UsageWrong(f"--body {body}: {error}") from error
+
+
+def show(
+    run: Invocation,
+    bid: Annotated[str, typer.Argument(metavar="BID", help="Its id, 0x and 64 hex digits.")],
+) -> None:
+    """Say how far a bid came, by the market's word."""
+    wanted = _digest(bid)
+    report = run.outside.ask(run.settings(), lambda client: client.report(wanted), run.say.progress)
+    row = _report_row(report)
+    run.say.result("bid", row, lambda: _reports_table([row]))
+
+
+def ls(run: Invocation) -> None:
+    """List the bids that were handed in from here, newest first."""
+    settings = run.settings()
+    mine = [b for b in run.outside.remembered_bids() if b.get("market") == settings.market]
+    newest = mine[::-1][:_SHOWN_MAX]
+    rows = run.outside.ask(settings, lambda client: _reports(client, newest), run.say.progress)
+    run.say.results("bid", rows, lambda: _reports_table(rows))
+
+
+async def _reports(client: Client, bids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for known in bids:
+        try:
+            found = _report_row(await client.report(_digest(known["bid"])))
+        except Rejected as error:
+            found = {"bid": known["bid"], "state": f"unknown ({error.rejection.reason})"}
+        rows.append({**found, "wanted": f"{known['count']} x {known['gpu_classes']}"})
+    return rows
+
+
+def cancel(
+    run: Invocation,
+    bid: Annotated[str, typer.Argument(metavar="BID", help="Its id.")],
+) -> int:
+    """Void a bid: its nonce on chain, which binds everybody, then in the market's book."""
+    settings, wanted = run.settings(), _digest(bid)
+    report = run.outside.ask(settings, lambda client: client.report(wanted), run.say.progress)
+    if report.state not in _LIVE:
+        raise NoSuchThing(
+            f"bid {bid} is {report.state}", "one that may still open", "cloud-gpu bid ls"
+        )
+    known = next((b for b in run.outside.remembered_bids() if b["bid"] == bid), None)
+    if known is not None:
+        confirm(run, "Void the bid's nonce on chain (it costs gas)?")
+        with run.outside.wallet(settings) as wallet:
+            wallet.cancel_one(int(known["nonce"]))
+    else:
+        run.say.progress("it was not placed from here: its nonce stays valid until it expires")
+    run.outside.ask(settings, lambda client: client.cancel(wanted), run.say.progress)
+    payload = {"bid": bid, "voided_on_chain": known is not None}
+    run.say.result("bid-cancelled", payload, lambda: f"Cancelled {bid}.")
+    return ExitCode.DONE
+
+
+def _digest(text: str) -> Digest:
+    try:
+        return Digest.parse(text)
+    except ValueError as error:
+        raise UsageWrong(f"BID: {error}") from error
+
+
+def _order_row(order: SignedBid) -> dict[str, Any]:
+    bid = order.bid.payload
+    return {
+        "bid": str(bid.id),
+        "gpu_classes": ", ".join(order.terms.gpu_classes),
+        "count": bid.count,
+        "max_price": rate(bid.max_price_per_hour),
+        "duration_s": bid.duration,
+        "expires_at": bid.start_by,
+        "nonce": bid.nonce,
+        "escrow_max": money(escrow_of(bid)),
+    }
+
+
+def _report_row(report: BidReport) -> dict[str, Any]:
+    return {
+        "bid": str(report.bid),
+        "state": str(report.state),
+        "why": str(report.rejection) if report.rejection is not None else "",
+        "price": rate(report.price) if report.price is not None else None,
+        "lease": str(report.lease) if report.lease is not None else None,
+    }
+
+
+def _orders_table(rows: list[dict[str, Any]]) -> Table:
+    return _table(
+        ("bid", "GPUs", "limit a GPU-hour", "seconds", "locks at most"),
+        [
+            (
+                row["bid"],
+                f"{row['count']} x {row['gpu_classes']}",
+                row["max_price"]["amount"],
+                str(row["duration_s"]),
+                row["escrow_max"]["amount"],
+            )
+            for row in rows
+        ],
+    )
+
+
+def _reports_table(rows: list[dict[str, Any]]) -> Table:
+    return _table(
+        ("bid", "wanted", "state", "price", "lease", "why"),
+        [
+            (
+                row["bid"][:12],
+                row.get("wanted", ""),
+                row["state"],
+                (row.get("price") or {}).get("amount", ""),
+                row.get("lease") or "",
+                row.get("why", ""),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,64 @@
+"""A devnet comes up once, says so when asked again, goes without a trace, and survives a crash."""
+
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cloud_gpu.cli.exits import ExitCode
+from tests.support.person import Person
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def of_person(person: Person) -> list[psutil.Process]:
+    """Processes that this person's commands left."""
+    home, found = str(person.home), []
+    for process in psutil.process_iter():
+        try:
+            if any(home in word for word in process.cmdline()) or home in process.cwd():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_it_comes_up_once_and_goes_without_a_trace(newcomer: Person) -> None:
+    first = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert first.code == 0, first.err
+    assert first.json["started"] is True
+    context = Path(first.json["context"])
+    again = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert (again.code, again.json["started"]) == (0, False)
+    assert again.json["market"] == first.json["market"]
+    assert context.exists()
+
+    assert newcomer.runs("devnet", "status").code == 0
+    assert newcomer.runs("devnet", "down", "--json").json["was_running"] is True
+    assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING
+    assert not context.exists()
+    assert not Path(first.json["folder"]).exists()
+    assert of_person(newcomer) == []
+    assert newcomer.runs("devnet", "down", "--json").json["was_running"] is False
+
+
+def test_after_a_crash_the_next_one_starts_clean(newcomer: Person) -> None:
+    first = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert first.code == 0, first.err
+    keepers = [p for p in of_person(newcomer) if "cloud_gpu.adapters.devnet_keeper" in p.cmdline()]
+    assert len(keepers) == 1
+    keepers[0].send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while of_person(newcomer):
+        assert time.monotonic() < deadline, "the keeper's children outlived it"
+        time.sleep(0.1)
+
+    assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING
+    second = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert second.code == 0, second.err
+    assert second.json["started"] is True
+    assert second.json["market"] != first.json["market"]
+    assert newcomer.runs("devnet", "down").code == 0
+    assert of_person(newcomer) == []

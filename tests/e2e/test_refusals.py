@@ -1,0 +1,134 @@
+"""What goes wrong is said at once: found, needed, what to do next, and an exit code to act on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.protocol.adapters.keystore import (
+    DEVNET_SCRYPT_N,
+    new_secret,
+    write_keystore,
+    write_password_file,
+)
+from tests.support.person import Person
+
+pytestmark = pytest.mark.timeout(180)
+
+RUN = ("run", "--yes", "--json", "--gpu", "A100", "--count", "2", "--duration", "10m")
+
+
+def test_a_bid_that_no_ask_satisfies_names_the_limit_and_the_nearest_change(buyer: Person) -> None:
+    refused = buyer.runs("quote", *RUN[2:], "--max-price", "0.50")
+    assert refused.code == ExitCode.NO_MATCH
+    error = refused.json
+    assert error["reason"] == "no-match"
+    assert error["found"] == "max_price: asks from 0.745 tokens per GPU-hour"
+    assert error["needed"] == "at most 0.50 tokens per GPU-hour"
+    assert 'max_price="0.745"' in error["next"]
+
+
+def test_a_class_that_nobody_offers_is_answered_with_what_there_is(buyer: Person) -> None:
+    refused = buyer.runs(*RUN[:3], "--gpu", "MI300X", "--", "true")
+    assert refused.code == ExitCode.RUN_FAILED
+    error = refused.json
+    assert error["code"] == ExitCode.NO_MATCH
+    assert error["needed"] == "1x MI300X"
+    assert "2x A100-SXM4-40GB" in error["found"]
+
+
+def test_a_bid_below_every_ask_expires_and_locks_nothing(buyer: Person) -> None:
+    before = buyer.runs("wallet", "show", "--json").json["vault"]
+    refused = buyer.runs(*RUN, "--max-price", "0.50", "--start-by", "4s", "--", "true")
+    assert refused.code == ExitCode.RUN_FAILED
+    assert refused.json["code"] == ExitCode.NO_MATCH
+    assert buyer.runs("wallet", "show", "--json").json["vault"] == before
+
+
+@pytest.fixture
+def stranger(buyer: Person, tmp_path: Path) -> Person:
+    """Somebody on the same devnet whose wallet is new."""
+    keystore, password = tmp_path / "wallet.json", tmp_path / "wallet.password"
+    write_keystore(keystore, new_secret(), "secret", work=DEVNET_SCRYPT_N)
+    write_password_file(password, "secret")
+    files = {"CLOUD_GPU_KEYSTORE": str(keystore), "CLOUD_GPU_PASSWORD_FILE": str(password)}
+    return Person(buyer.home, files)
+
+
+def test_an_empty_vault_is_said_before_anything_is_signed(stranger: Person) -> None:
+    refused = stranger.runs(*RUN, "--", "true")
+    assert refused.code == ExitCode.RUN_FAILED
+    error = refused.json
+    assert error["code"] == ExitCode.FUNDS
+    assert error["reason"] == "funds-too-small"
+    assert error["found"].startswith("0.00 tokens")
+    assert "cloud-gpu wallet fund" in error["next"]
+
+
+def test_a_market_that_is_down_is_said_and_doctor_points_at_it(buyer: Person) -> None:
+    lost = Person(buyer.home, {"CLOUD_GPU_MARKET": "http://127.0.0.1:9"})
+    refused = lost.runs("ls", "--json")
+    assert refused.code == ExitCode.UNAVAILABLE
+    assert refused.json["reason"] == "market-unavailable"
+    assert "http://127.0.0.1:9" in refused.json["found"]
+    looked = lost.runs("doctor", "--json")
+    assert looked.code == ExitCode.UNAVAILABLE
+    assert [c["check"] for c in looked.json["checks"] if not c["ok"]] == ["market"]
+
+
+def signed_bid(buyer: Person) -> dict[str, Any]:
+    """An order as it would be handed in."""
+    made = buyer.runs("bid", "place", *RUN[1:], "--dry-run")
+    assert made.code == 0, made.err
+    order: dict[str, Any] = made.json["orders"][0]
+    return order
+
+
+def test_a_bid_with_a_wrong_signature_is_refused_and_says_whose_was_needed(
+    buyer: Person, tmp_path: Path
+) -> None:
+    order = signed_bid(buyer)
+    account = order["bid"]["payload"]["buyer"]
+    order["bid"]["payload"]["max_price_per_hour"] += 1_000  # after it was signed
+    body = tmp_path / "bid.json"
+    body.write_text(json.dumps(order))
+    refused = buyer.runs("bid", "place", "--body", str(body), "--yes", "--json")
+    assert refused.code == ExitCode.REJECTED
+    error = refused.json
+    assert error["reason"] in ("key-not-authorised", "bad-signature")
+    assert account in error["needed"]
+    assert error["next"]
+
+
+def test_junk_posted_to_a_market_is_a_problem_document_that_names_the_field(buyer: Person) -> None:
+    market = buyer.runs("devnet", "status", "--json").json["market"]
+    order = signed_bid(buyer)
+    order["bid"]["payload"]["count"] = 0
+    with httpx.Client(base_url=market, trust_env=False) as client:
+        answer = client.post("/v1/bids", json=order)
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    assert "count" in answer.text
+
+
+def test_without_settings_the_first_command_says_how_to_get_some(newcomer: Person) -> None:
+    lost = newcomer.runs("ls")
+    assert lost.code == ExitCode.SETTINGS
+    assert "cloud-gpu devnet up" in lost.err
+
+
+def test_spending_is_never_assumed(buyer: Person) -> None:
+    refused = buyer.runs("run", "--gpu", "A100", "--", "true")
+    assert refused.code == ExitCode.USAGE
+    assert "--yes" in refused.err
+
+
+def test_a_wallet_that_others_may_read_is_refused(stranger: Person) -> None:
+    keystore = Path(stranger.environ["CLOUD_GPU_KEYSTORE"])
+    keystore.chmod(0o644)
+    refused = stranger.runs("wallet", "show")
+    assert refused.code == ExitCode.SETTINGS
+    assert f"chmod 600 {keystore}" in refused.err

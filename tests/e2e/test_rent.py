@@ -1,0 +1,98 @@
+"""A person rents on a devnet: looks, quotes, runs, pays for what was used."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.person import Person
+
+pytestmark = pytest.mark.timeout(180)
+
+README_EXAMPLE = """
+from cloud_gpu import Session
+
+with Session(gpu_type="A100", count=2) as s:
+    r = s.run("no-such-program 2> /dev/null || echo hi")
+print(r.code, s.bill.settled, s.bill.gpus)
+"""
+
+
+def test_the_book_lists_real_prices_of_pretended_gpus(buyer: Person) -> None:
+    listed = buyer.runs("ls", "--gpu", "A100", "--count", "2", "--json")
+    assert listed.code == 0, listed.err
+    (pair,) = listed.json["items"]
+    assert pair["gpu_class"] == "A100-SXM4-40GB"
+    assert pair["price"] == {"amount": "0.745", "unit": "token/GPU-hour"}
+    assert pair["simulated"] is True
+    assert pair["isolation"] == "process"
+
+
+def test_a_quote_rounds_up_and_places_nothing(buyer: Person) -> None:
+    quoted = buyer.runs("quote", "--gpu", "A100", "--count", "2", "--duration", "10m", "--json")
+    assert quoted.code == 0, quoted.err
+    # 0.745 * 2 GPUs * 600 s / 3600 s = 0.24833…
+    assert quoted.json["cost_max"] == {"amount": "0.248334", "unit": "token"}
+    assert quoted.json["fitting"] == 1
+
+
+def test_a_command_runs_and_its_output_and_exit_code_are_the_callers(
+    buyer: Person, tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_text("from the buyer\n")
+    command = ["sh", "-c", "cat words.txt; echo made > made.txt; echo oops >&2; exit 3"]
+    rented = buyer.runs(
+        *("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes"),
+        *("--put", "words.txt", "--get", "made.txt", "--", *command),
+        folder=tmp_path,
+    )
+    assert rented.code == 3, rented.err
+    assert rented.out == "from the buyer\n"
+    assert "oops\n" in rented.err
+    assert (tmp_path / "made.txt").read_text() == "made\n"
+
+
+def test_what_was_not_used_comes_back(buyer: Person) -> None:
+    before = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
+    ran = buyer.runs(
+        *("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes", "--json"),
+        *("--", "sh", "-c", "echo $((6 * 7))"),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.json["stdout"] == "42\n"
+    assert ran.json["settled"] is True
+    after = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
+    spent = round(float(before) - float(after), 6)
+    assert spent == float(ran.json["paid"]["amount"])
+    assert 0 < spent < 0.05  # seconds of ten minutes that cost 0.248
+
+
+def test_the_readme_example_runs_as_it_stands(buyer: Person) -> None:
+    ran = buyer.runs_program([sys.executable, "-c", README_EXAMPLE])
+    assert ran.code == 0, ran.err
+    assert ran.out == "hi\n0 True 2\n"
+
+
+def test_a_script_may_lie_beside_files_named_like_our_packages(
+    buyer: Person, tmp_path: Path
+) -> None:
+    for name in ("protocol", "node", "market", "verifier"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong file was imported')\n")
+    (tmp_path / "rent.py").write_text(README_EXAMPLE)
+    ran = buyer.runs_program([sys.executable, "rent.py"], folder=tmp_path)
+    assert ran.code == 0, ran.err
+    assert ran.out == "hi\n0 True 2\n"
+
+
+def test_doctor_finds_nothing_wrong(buyer: Person) -> None:
+    looked = buyer.runs("doctor", "--json")
+    assert looked.code == 0, looked.err
+    assert looked.json["ok"] is True
+    assert [check["check"] for check in looked.json["checks"]] == [
+        "settings",
+        "price limit",
+        "wallet key",
+        "chain",
+        "vault",
+        "market",
+    ]
