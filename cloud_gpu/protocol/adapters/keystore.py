@@ -104,12 +104,12 @@ def write_secret_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.link(scratch, path)  # unlike a rename, never replaces a key that is there
-    except FileExistsError as error:
-        raise SettingsInvalid(
-            f"{path}: exists already, and a key is never overwritten; move it away or choose"
-            " another path"
-        ) from error
     except OSError as error:
+        if scratch is not None and isinstance(error, FileExistsError):
+            raise SettingsInvalid(
+                f"{path}: exists already, and a key is never overwritten; move it away or choose"
+                " another path"
+            ) from error
         raise SettingsInvalid(
             f"{path}: cannot be written ({error.strerror or error}); its folder must belong to"
             " this user and its disk have room. Nothing was left behind"

@@ -1,0 +1,406 @@
+"""ABI tables against the Solidity sources, encodings against libraries that share no code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_abi.abi import decode, encode
+from eth_account import Account
+
+from cloud_gpu.protocol import chain_events as events
+from cloud_gpu.protocol.adapters.evm_abi import (
+    SkipCode,
+    decode_revert,
+    lease_book,
+    payment_token,
+    rejection_of,
+)
+from cloud_gpu.protocol.adapters.evm_calls import calldata, spare_gas
+from cloud_gpu.protocol.adapters.evm_direct import refusal
+from cloud_gpu.protocol.adapters.evm_events import LeaseWord, Log, LogDecoder
+from cloud_gpu.protocol.adapters.evm_transaction import Fees, Transaction, rlp
+from cloud_gpu.protocol.calls import (
+    Begin,
+    CancelOne,
+    CloseBatch,
+    Closing,
+    ExpireLease,
+    MatchedOrders,
+    OpenBatch,
+    PostReady,
+    RefundUnstarted,
+    ReleaseLease,
+    SettleBatch,
+    StopLease,
+)
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import (
+    ChainUnavailable,
+    FundsTooSmall,
+    RejectReason,
+    TransactionReverted,
+)
+from cloud_gpu.protocol.identity import KeyRole, LocalKey
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineKey, MachineStatus, Windows
+from cloud_gpu.protocol.orders import Ask, Bid
+from cloud_gpu.protocol.signing import Domain, sign
+from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
+from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
+
+SOURCES = Path(__file__).parents[2] / "contracts" / "src"
+KEY = LocalKey(b"\x07" * 32)
+PROVIDER = Address(b"\xaa" * 20)
+BUYER = Address(b"\xbb" * 20)
+BOOK = Address(b"\xcc" * 20)
+LEASE = LeaseKey(provider=PROVIDER, index=3, seq=5)
+DEPLOYMENT = Deployment(
+    chain_id=31337,
+    lease_book=BOOK,
+    token=Address(b"\xdd" * 20),
+    first_block=1,
+    windows=Windows(start=10, claim=20, retire=60),
+    bond_unit=TokenAmount(1_000_000),
+)
+DOMAIN = Domain(name="LeaseBook", chain_id=31337, verifying_contract=BOOK)
+
+
+def solidity_enum(name: str) -> list[str]:
+    text = (SOURCES / "types" / "Lifecycle.sol").read_text()
+    inside = re.search(rf"enum {name} \{{(.*?)\}}", text, re.DOTALL)
+    assert inside is not None
+    return re.findall(r"\w+", re.sub(r"//.*", "", inside[1]))
+
+
+def test_enums_are_numbered_as_in_solidity() -> None:
+    assert [code.name for code in SkipCode] == solidity_enum("SkipCode")
+    assert [code.value for code in SkipCode] == list(range(len(SkipCode)))
+    assert [reason.name for reason in LeaseEndReason] == solidity_enum("CloseReason")
+    assert [status.name for status in MachineStatus] == [
+        name.upper() for name in solidity_enum("Status")
+    ]
+    assert [role.name for role in KeyRole] == [name.upper() for name in solidity_enum("Role")][1:]
+
+
+@pytest.mark.parametrize("code", [code for code in SkipCode if code], ids=lambda code: code.name)
+def test_every_skip_code_has_a_reason_a_field_and_what_is_needed(code: SkipCode) -> None:
+    rejection = rejection_of(code)
+    assert rejection.reason is not RejectReason.MALFORMED
+    assert rejection.field
+    assert rejection.needed
+    assert rejection.found == code.name.lower().replace("_", " ")
+
+
+@pytest.mark.parametrize("code", [0, len(SkipCode), 255])
+def test_an_unknown_skip_code_is_named(code: int) -> None:
+    assert str(code) in rejection_of(code).found
+
+
+# Reverts.
+
+
+def test_custom_errors_keep_their_names_and_numbers() -> None:
+    too_low = _error("LeaseBook_CashTooLow", ["uint256", "uint256"], [5, 9])
+    assert str(decode_revert(too_low)) == "LeaseBook_CashTooLow(have=5, need=9)"
+    wrong = _error("LeaseBook_WrongStatus", ["uint8"], [2])
+    assert str(decode_revert(wrong)) == "LeaseBook_WrongStatus(found=FUNDED)"
+    product = _error("LeaseBook_BadProduct", ["bytes32"], [b"sliceGpus".ljust(32, b"\0")])
+    assert str(decode_revert(product)) == "LeaseBook_BadProduct(field=sliceGpus)"
+    owner = _error("LeaseBook_NotOwner", ["address"], [PROVIDER.raw])
+    assert str(decode_revert(owner)) == f"LeaseBook_NotOwner(caller={PROVIDER})"
+
+
+def test_other_reverts_are_told_as_far_as_they_can_be() -> None:
+    text = bytes.fromhex("08c379a0") + encode(["string"], ["no"])
+    assert str(decode_revert(text)) == "Error(text=no)"
+    panic = bytes.fromhex("4e487b71") + encode(["uint256"], [17])
+    assert str(decode_revert(panic)) == "Panic(code=17)"
+    assert str(decode_revert(b"\x01\x02\x03\x04")) == "Reverted(returned=0x01020304)"
+    assert str(decode_revert(None, "execution reverted")) == "Reverted(text=execution reverted)"
+    cut = bytes.fromhex("08c379a0") + b"\xff" * 40
+    assert str(decode_revert(cut)).startswith("Reverted(returned=0x08c379a0ff")
+
+
+def test_lacking_money_has_its_own_exception_with_both_numbers() -> None:
+    found = refusal(decode_revert(_error("LeaseBook_CashTooLow", ["uint256"] * 2, [5, 9_000_000])))
+    assert isinstance(found, FundsTooSmall)
+    assert (found.needed, found.have) == (9_000_000, 5)
+    assert "9.00 are needed" in str(found)
+    other = refusal(decode_revert(_error("LeaseBook_AmountZero", [], [])))
+    assert isinstance(other, TransactionReverted)
+    assert other.error == "LeaseBook_AmountZero"
+
+
+def _error(name: str, types: list[str], values: list[Any]) -> bytes:
+    from eth_utils.crypto import keccak
+
+    return bytes(keccak(f"{name}({','.join(types)})".encode())[:4]) + encode(types, values)
+
+
+# Calls.
+
+
+def _ask() -> Ask:
+    return Ask(
+        provider=PROVIDER,
+        index=3,
+        seq=5,
+        product=1,
+        min_price_per_hour=Price(1_000),
+        min_duration=1,
+        max_duration=9,
+        start_by=77,
+        matcher=KEY.address,
+        max_fee_bps=BasisPoints(10),
+    )
+
+
+def _bid() -> Bid:
+    return Bid(
+        buyer=BUYER,
+        product=1,
+        count=1,
+        max_price_per_hour=Price(2_000),
+        duration=8,
+        start_by=78,
+        open_from=79,
+        nonce=6,
+        matcher=KEY.address,
+        max_fee_bps=BasisPoints(11),
+        terms=Digest(b"\x44" * 32),
+    )
+
+
+def test_a_batch_is_encoded_field_for_field() -> None:
+    ask, bid = sign(_ask(), DOMAIN, KEY), sign(_bid(), DOMAIN, KEY)
+    call = OpenBatch(
+        product=1, price=Price(1_000), market_id=2, matches=(MatchedOrders(ask=ask, bid=bid),)
+    )
+    sent = calldata(call)
+    assert lease_book().function_of(sent) == "openBatch"
+    ask_type = "(address,uint32,uint24,uint32,uint64,uint24,uint24,uint32,address,uint16,uint8)"
+    bid_type = (
+        "(address,uint32,uint16,uint64,uint24,uint32,uint32,address,uint32,address,uint16,uint16,"
+        "uint8,bytes32)"
+    )
+    types = ["uint32", "uint64", "uint16", f"({ask_type},{bid_type},bytes,bytes)[]"]
+    product, price, market, matches = decode(types, sent[4:])
+    assert (product, price, market) == (1, 1_000, 2)
+    matcher = str(KEY.address).lower()
+    assert matches[0][0] == (str(PROVIDER).lower(), 3, 5, 1, 1_000, 1, 9, 77, matcher, 10, 0)
+    assert matches[0][1] == (
+        *(str(BUYER).lower(), 1, 1, 2_000, 8, 78, 79, "0x" + "00" * 20, 6, matcher),
+        *(11, 0, 0, b"\x44" * 32),
+    )
+    assert matches[0][2:] == (ask.signature.raw, bid.signature.raw)
+    assert spare_gas(call) > 0
+
+
+def test_a_closing_carries_the_buyers_final_where_there_is_one() -> None:
+    fields: dict[str, Any] = {
+        "provider": PROVIDER, "index": 3, "seq": 5, "amount": TokenAmount(9),
+    }  # fmt: skip
+    voucher = sign(Voucher(**fields), DOMAIN, KEY)
+    final = sign(Final(**fields), DOMAIN, LocalKey(b"\x08" * 32))
+    own = sign(Final(**fields), DOMAIN, KEY)
+    lease = "(address,uint32,uint24,uint48)[]"
+    for buyer_final, expected in ((None, voucher.signature), (own, own.signature)):
+        closing = Closing(voucher=voucher, final=final, buyer_final=buyer_final)
+        sent = calldata(CloseBatch(closings=(closing,)))
+        vouchers, buyers, providers = decode([lease, "bytes[]", "bytes[]"], sent[4:])
+        assert vouchers == ((str(PROVIDER).lower(), 3, 5, 9),)
+        assert (buyers, providers) == ((expected.raw,), (final.signature.raw,))
+
+
+def test_every_other_call_goes_to_its_function() -> None:
+    three: dict[str, Any] = {"provider": PROVIDER, "index": 3, "seq": 5}
+    ready = sign(Ready(**three, runtime_hash=Digest(b"\x55" * 32)), DOMAIN, KEY)
+    accept = sign(Accept(**three, started_at=99), DOMAIN, KEY)
+    voucher = sign(Voucher(**three, amount=TokenAmount(9)), DOMAIN, KEY)
+    released = LeaseEndReason.NO_VOUCHERS
+    for call, function in (
+        (PostReady(ready=ready), "postReady"),
+        (Begin(ready=ready, accept=accept), "begin"),
+        (SettleBatch(vouchers=(voucher,)), "settleBatch"),
+        (StopLease(lease=LEASE), "stop"),
+        (ReleaseLease(lease=LEASE, voucher=voucher, reason=released), "release"),
+        (ReleaseLease(lease=LEASE, voucher=None, reason=released), "release"),
+        (RefundUnstarted(lease=LEASE), "refundUnstarted"),
+        (ExpireLease(lease=LEASE), "expire"),
+        (CancelOne(nonce=4), "cancelOne"),
+    ):
+        assert lease_book().function_of(calldata(call)) == function
+    sent = calldata(ReleaseLease(lease=LEASE, voucher=None, reason=released))
+    named, signature, reason = decode(
+        ["(address,uint32,uint24,uint48)", "bytes", "uint8"], sent[4:]
+    )
+    assert (named, signature, reason) == ((str(PROVIDER).lower(), 3, 5, 0), b"", 4)
+
+
+# Transactions.
+
+
+@pytest.mark.parametrize("to", [None, PROVIDER], ids=["creation", "call"])
+@pytest.mark.parametrize("payload", [b"", b"\x01", b"\x80", b"x" * 55, b"y" * 56, b"z" * 70_000])
+def test_transactions_are_byte_for_byte_what_eth_account_signs(
+    to: Address | None, payload: bytes
+) -> None:
+    ours = Transaction(
+        chain_id=31337,
+        nonce=0,
+        to=to,
+        payload=payload,
+        gas=21_000,
+        fees=Fees(most=10**18, tip=0),
+        wei=128,
+    ).signed(KEY)
+    fields: dict[str, Any] = {
+        "type": 2,
+        "chainId": 31337,
+        "nonce": 0,
+        "data": payload,
+        "gas": 21_000,
+        "maxFeePerGas": 10**18,
+        "maxPriorityFeePerGas": 0,
+        "value": 128,
+    } | ({"to": str(to)} if to else {})
+    theirs = Account.sign_transaction(fields, KEY.secret)
+    assert ours.raw == bytes(theirs.raw_transaction)
+    assert ours.hash.raw == bytes(theirs.hash)
+
+
+def test_rlp_of_the_yellow_papers_examples() -> None:
+    assert rlp(b"dog") == b"\x83dog"
+    assert rlp([b"cat", b"dog"]) == b"\xc8\x83cat\x83dog"
+    assert rlp([]) == b"\xc0"
+    assert (rlp(0), rlp(15), rlp(1024)) == (b"\x80", b"\x0f", b"\x82\x04\x00")
+    assert rlp([[], [[]], [[], [[]]]]) == bytes.fromhex("c7c0c1c0c3c0c1c0")
+
+
+def test_a_raised_fee_is_one_that_nodes_take() -> None:
+    for offered in (Fees(most=1, tip=1), Fees(most=3 * 10**9, tip=10**9)):
+        bumped = offered.bumped(Fees(most=2 * 10**9, tip=5))
+        assert bumped.most * 100 >= offered.most * 110
+        assert bumped.tip * 100 >= offered.tip * 110
+        assert bumped.most >= 2 * 10**9
+    assert Fees(most=0, tip=0).bumped(Fees(most=0, tip=0)) == Fees(most=0, tip=0)
+
+
+# Logs.
+
+
+def _log(name: str, indexed: list[bytes], types: list[str], values: list[Any]) -> Log:
+    topics = (lease_book().topic(name), *(topic.rjust(32, b"\0") for topic in indexed))
+    return Log(
+        block=9,
+        block_hash=Digest(b"\x01" * 32),
+        index=0,
+        transaction=Digest(b"\x02" * 32),
+        topics=topics,
+        payload=encode(types, values),
+    )
+
+
+def _decoder() -> LogDecoder:
+    return LogDecoder(DEPLOYMENT, lambda _: None)
+
+
+MACHINE = MachineKey(provider=PROVIDER, index=3)
+
+
+def test_a_lease_word_is_unpacked_as_it_is_packed() -> None:
+    word = LeaseWord(
+        cap=2**48 - 1, paid=1, market_id=2**16 - 1, buyer_id=7, start=2**32 - 1, duration=600,
+        seq=2**24 - 1, bond=50, status=2, flags=15,
+    )  # fmt: skip
+    packed, shift = 0, 0
+    for value, bits in zip(
+        (word.cap, word.paid, word.market_id, word.buyer_id, word.start, word.duration, word.seq,
+         word.bond, word.status, word.flags),
+        (48, 48, 16, 32, 32, 24, 24, 24, 4, 4),
+        strict=True,
+    ):  # fmt: skip
+        packed |= value << shift
+        shift += bits
+    assert shift == 256
+    assert LeaseWord.unpack(packed) == word
+
+
+def test_what_a_log_refers_to_must_have_been_logged() -> None:
+    opened = _log("LeaseOpened", [MACHINE.word.raw, b"\x05" * 32], ["uint256"], [7 << 112])
+    with pytest.raises(ChainUnavailable, match="registration of account 7 was never logged"):
+        _decoder().decode(opened, 50)
+    revoked = _log("DelegateRevoked", [PROVIDER.raw, KEY.address.raw], ["uint32"], [60])
+    with pytest.raises(ChainUnavailable, match="delegation of 0x"):
+        _decoder().decode(revoked, 50)
+
+
+def test_a_log_of_another_contract_or_a_later_version_is_passed_over() -> None:
+    strange = Log(9, Digest(b"\x01" * 32), 0, Digest(b"\x02" * 32), (b"\x09" * 32,), b"")
+    assert _decoder().decode(strange, 50) is None
+    assert (
+        _decoder().decode(Log(9, strange.block_hash, 0, strange.transaction, (), b""), 50) is None
+    )
+
+
+def test_every_event_of_the_contract_is_told_or_left_out_on_purpose() -> None:
+    """A new event in Solidity must get its place here before it can be missed silently."""
+    told = {
+        "AccountRegistered", "Deposited", "Withdrawn", "DelegateSet", "DelegateRevoked",
+        "NonceCancelled", "NoncesCancelled", "ProductRegistered", "MarketRegistered",
+        "MachineAdded", "BondAdded", "MachinePaused", "MachineRetiring", "MachineRetired",
+        "OrdersCancelled", "LeaseOpened", "LeaseReady", "LeaseStarted", "LeaseSettled",
+        "LeaseStopped", "NoticeGiven", "LeaseClosed", "PenaltyPaid", "EntrySkipped",
+    }  # fmt: skip
+    left_out = {"Paused", "EIP712DomainChanged"}
+    source = (SOURCES / "interfaces" / "ILeaseBookLog.sol").read_text()
+    declared = set(re.findall(r"^\s*event (\w+)\(", source, re.MULTILINE))
+    assert declared <= told | left_out
+    assert told <= declared
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "values", "expected"),
+    [
+        ("MachinePaused", ["bool"], [True], events.MachinePaused(machine=MACHINE, paused=True)),
+        ("MachineRetiring", ["uint32"], [60], events.MachineRetiring(machine=MACHINE)),
+        ("MachineRetired", ["uint24"], [4], events.MachineRetired(machine=MACHINE)),
+        ("OrdersCancelled", ["uint24"], [8], events.AsksCancelled(machine=MACHINE, seq=8)),
+        (
+            "BondAdded",
+            ["uint24"],
+            [4],
+            events.BondAdded(machine=MACHINE, added=TokenAmount(4_000_000)),
+        ),
+        ("NoticeGiven", ["uint24"], [5], events.NoticeGiven(lease=LEASE, at=50)),
+        (
+            "PenaltyPaid",
+            ["uint24", "uint64"],
+            [5, 12],
+            events.PenaltyPaid(lease=LEASE, amount=TokenAmount(12), at=50),
+        ),
+    ],
+)
+def test_machine_logs(name: str, types: list[str], values: list[Any], expected: object) -> None:
+    assert _decoder().decode(_log(name, [MACHINE.word.raw], types, values), 50) == expected
+
+
+def test_account_logs() -> None:
+    cancelled = _log("NoncesCancelled", [BUYER.raw], ["uint32"], [9])
+    assert _decoder().decode(cancelled, 50) == events.BidsCancelled(
+        account=BUYER, nonce=9, below=True
+    )
+    withdrawn = _log("Withdrawn", [BUYER.raw], ["uint64"], [9])
+    assert _decoder().decode(withdrawn, 50) == events.CashChanged(
+        account=BUYER, amount=TokenAmount(9), increase=False
+    )
+
+
+def test_the_token_takes_the_calls_that_a_wallet_makes() -> None:
+    for function, given in (
+        ("approve", (BOOK, TokenAmount(1))),
+        ("mint", (BUYER, TokenAmount(1))),
+        ("transfer", (BUYER, TokenAmount(1))),
+    ):
+        assert payment_token().function_of(payment_token().encode(function, *given)) == function
