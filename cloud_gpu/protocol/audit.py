@@ -228,6 +228,8 @@ def prove(root: Digest, n: int, i: int, leaf: Sibling, proof: Sequence[Sibling])
             if not steps:
                 return None
             other = steps.pop(0)
+            if node.weight + other.weight > WEIGHT_ONE:
+                return None
             if i % 2:
                 start += other.weight
                 node = _parent(other, node)

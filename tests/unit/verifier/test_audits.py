@@ -1,0 +1,496 @@
+"""A batch of one's own turn, from its draw to its end: every stage, and how each ends in time."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from cloud_gpu.protocol.audit import BatchState, VerdictResult
+from cloud_gpu.protocol.audit_messages import (
+    EvidenceAsked,
+    EvidenceGiven,
+    EvidenceRefused,
+    OpinionAsked,
+    OutlineAsked,
+    OutlineGiven,
+)
+from cloud_gpu.protocol.calls import (
+    AccuseSegment,
+    ContestSegment,
+    ConvictSegment,
+    FallbackSeed,
+    FinaliseBatch,
+    RevealPreimage,
+)
+from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
+    ChainReorganised,
+    SegmentConvicted,
+)
+from cloud_gpu.protocol.effects import PublishRecord, Replay
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.identity import KeyRole
+from cloud_gpu.protocol.job import JobOutcome, ResultContent
+from cloud_gpu.protocol.signing import verify_statement
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import ZERO_DIGEST
+from tests.unit.verifier.builders import (
+    DEPLOYMENT,
+    FIRST,
+    SECOND,
+    T0,
+    Batch,
+    Work,
+    address,
+    key,
+    node_key,
+    peer_of,
+    verdict_of,
+)
+from tests.unit.verifier.story import (
+    OTHER,
+    RIGHT,
+    THIRD,
+    Story,
+    accused,
+    finalised,
+    preimages,
+)
+from verifier.audit import AUDIT_TABLE, Stage, Step
+from verifier.ledger import Ledger
+
+
+def one() -> Batch:
+    """A batch of one segment, the first of its image: always audited."""
+    return Batch("accused", [Work()])
+
+
+def incomparable(story: Story) -> list[int | None]:
+    return [
+        call.results.payload.incomparable if call.results else None
+        for call in story.called(FinaliseBatch)
+    ]
+
+
+# The table.
+
+
+def test_every_stage_can_be_decided_and_is_reached() -> None:
+    for stage in Stage:
+        assert stage is Stage.DECIDED or AUDIT_TABLE[stage, Step.DECIDE] is Stage.DECIDED
+    reached = {Stage.EVIDENCE}
+    for (before, _), after in AUDIT_TABLE.items():
+        assert before in reached, f"{before} is not reached before its steps are listed"
+        reached.add(after)
+    assert reached == set(Stage)
+
+
+# The draw.
+
+
+def test_the_preimage_is_revealed_two_blocks_after_the_commitment() -> None:
+    story = Story().commit(one(), at=60)
+    assert not story.called(RevealPreimage)
+    assert not story.wait(61).called(RevealPreimage)
+    reveals = story.wait(62).called(RevealPreimage)
+    assert [call.preimage for call in reveals] == [preimages(FIRST).at(0)]
+
+
+def test_verifiers_take_turns_by_commitment_and_each_has_its_own_chain() -> None:
+    first, second = Story(FIRST), Story(SECOND)
+    batches = [Batch("accused", [Work()], seq=seq) for seq in range(1, 5)]
+    for story in (first, second):
+        for batch in batches:
+            story.commit(batch, at=60)
+        story.wait(63)
+    assert [(c.lease, c.preimage) for c in first.called(RevealPreimage)] == [
+        (batches[0].lease, preimages(FIRST).at(0)),
+        (batches[2].lease, preimages(FIRST).at(1)),
+    ]
+    assert [(c.lease, c.preimage) for c in second.called(RevealPreimage)] == [
+        (batches[1].lease, preimages(SECOND).at(0)),
+        (batches[3].lease, preimages(SECOND).at(1)),
+    ]
+
+
+def test_a_reveal_that_did_not_arrive_is_repeated() -> None:
+    story = Story().commit(one(), at=60).wait(62).wait(100)
+    assert 2 <= len(story.called(RevealPreimage)) <= 5
+
+
+def test_after_257_blocks_the_seed_comes_from_the_chain_alone() -> None:
+    story = Story().commit(one(), at=60).wait(316)
+    assert not story.called(FallbackSeed)
+    assert story.wait(317).called(FallbackSeed)
+
+
+def test_the_other_verifier_leaves_a_batch_that_is_not_its_turn_alone() -> None:
+    batch = one()
+    story = Story(SECOND).commit(batch).draw(batch).wait(200)
+    assert not story.called(RevealPreimage)
+    assert not story.said(OutlineAsked)
+
+
+def test_the_other_verifier_takes_over_at_half_the_hard_cap() -> None:
+    batch = one()
+    story = Story(SECOND).commit(batch).draw(batch).wait(359)
+    assert not story.said(OutlineAsked)
+    assert story.wait(360).said(OutlineAsked)
+
+
+# Evidence.
+
+
+def test_questions_are_signed_by_the_verifier_and_repeated_until_answered() -> None:
+    batch = one()
+    story = Story().commit(batch).draw(batch).wait(70)
+    asked = story.said(OutlineAsked)
+    assert len(asked) >= 2
+    rejection = verify_statement(
+        asked[0].request,
+        DEPLOYMENT.domain,
+        account=FIRST.address,
+        keys=Ledger(),
+        role=KeyRole.NODE,
+        at=T0 + 65,
+    )
+    assert rejection is None
+    story.outline(batch).forget().wait(90)
+    assert not story.said(OutlineAsked)
+    assert story.said(EvidenceAsked)
+
+
+def test_a_false_outline_is_not_taken() -> None:
+    batch, other = one(), Batch("accused", [Work(number=2)])
+    story = Story().commit(batch).draw(batch).say(OutlineGiven(outline=other.outline))
+    assert not story.said(EvidenceAsked)
+    assert story.outline(batch).said(EvidenceAsked)
+
+
+def test_a_node_that_never_outlines_its_batch_is_paid_nothing_of_it() -> None:
+    batch = Batch("accused", [Work(number=i + 1) for i in range(4)])
+    story = Story().commit(batch).draw(batch).wait(92)
+    assert not story.called(FinaliseBatch)
+    assert incomparable(story.wait(95))[0] == 0b1111
+
+
+def test_a_node_that_nobody_ever_heard_of_is_not_blamed() -> None:
+    """Its adverts did not reach this verifier: that is no silence of the node's."""
+    batch = Batch("unheard", [Work()])
+    story = Story(providers=("auditor-a",)).commit(batch).draw(batch).wait(500)
+    assert not story.called(FinaliseBatch)
+    assert incomparable(story.wait(700))[0] is None
+
+
+def test_a_node_that_shows_no_evidence_costs_itself_that_segment() -> None:
+    batch = Batch("accused", [Work(image="a"), Work(number=2, image="b")])
+    story = Story().commit(batch).draw(batch).outline(batch)
+    refusal = Rejection(reason=RejectReason.UNKNOWN_JOB)
+    refused = EvidenceRefused(lease=batch.lease, batch_no=0, i=0, rejection=refusal)
+    story.say(refused).show(batch, 1).replayed(batch, RIGHT, i=1).wait(120)
+    assert incomparable(story)[0] == 0b01
+    assert not story.called(AccuseSegment)
+
+
+def test_evidence_that_does_not_prove_itself_is_asked_for_again() -> None:
+    batch = one()
+    story = Story().commit(batch).draw(batch).outline(batch)
+    evidence = batch.evidence(0)
+    forged = replace(evidence, leaf=replace(evidence.leaf, salt=ZERO_DIGEST))
+    assert not story.say(EvidenceGiven(evidence=forged)).found(Replay)
+    assert story.show(batch).found(Replay)
+
+
+# Re-executions.
+
+
+def test_a_segment_is_repeated_by_somebody_else() -> None:
+    batch = one()
+    (replay,) = Story().until_replay(batch).found(Replay)
+    assert replay.evidence == batch.evidence(0)
+    assert replay.peer == peer_of("accused")
+    assert replay.excluded == (address("accused"),)
+    assert (replay.gpu_class, replay.gpus) == ("A100-SXM4-80GB", 1)
+    assert replay.within_s == 3 * 60 + 20
+
+
+def test_an_equal_result_passes_and_pays() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, RIGHT)
+    assert incomparable(story) == [0]
+    record = story.found(PublishRecord)
+    story.chain(finalised(batch, BatchState.FINAL, story.at))
+    record = story.found(PublishRecord)
+    assert record[-1].record.drawn == (0,)
+    assert record[-1].record.evidence == (batch.evidence(0),)
+    assert story.party.deadline is not None  # only the next notice
+    assert not story.forget().wait(story.at + 60).effects
+
+
+def test_a_difference_is_repeated_by_a_third() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, OTHER, "auditor-a")
+    second = story.found(Replay)[1]
+    assert second.excluded == (address("accused"), address("auditor-a"))
+    assert second.against == (OTHER,)
+    assert not story.said(OpinionAsked)
+
+
+@pytest.mark.parametrize("second", [RIGHT, THIRD])
+def test_auditors_that_disagree_convict_nobody(second: ResultContent) -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, OTHER, "auditor-a")
+    story.replayed(batch, second, "auditor-b")
+    assert not story.said(OpinionAsked)
+    assert incomparable(story) == [1]
+
+
+def test_what_the_accused_ran_itself_does_not_count() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, RIGHT, "accused")
+    assert not story.called(FinaliseBatch)
+    assert len(story.wait(story.at + 1).found(Replay)) == 2
+
+
+def test_the_same_auditor_twice_does_not_count() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, OTHER, "auditor-a")
+    story.replayed(batch, OTHER, "auditor-a")
+    assert not story.said(OpinionAsked)
+
+
+def test_an_incomparable_result_convicts_nobody() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, OTHER, compared=())
+    assert incomparable(story) == [1]
+
+
+def test_an_auditor_that_fails_is_replaced_twice() -> None:
+    batch = one()
+    story = Story().until_replay(batch)
+    for _ in range(2):
+        story.replayed(batch, None).wait(story.at + 1)
+    assert len(story.found(Replay)) == 3
+    story.replayed(batch, RIGHT, "auditor-c")
+    assert incomparable(story) == [0]
+
+
+def test_a_re_execution_that_never_ends_is_given_up_in_time() -> None:
+    batch = one()
+    story = Story().until_replay(batch).wait(280)
+    assert len(story.found(Replay)) == 2  # 200 s each
+
+
+def test_a_segment_that_nobody_can_repeat_is_paid_unverified_at_the_hard_cap() -> None:
+    batch = one()
+    story = Story().until_replay(batch)
+    for _ in range(3):
+        story.replayed(batch, None).wait(story.at + 1)
+    assert len(story.found(Replay)) == 3
+    assert not story.wait(600).called(FinaliseBatch)
+    assert incomparable(story.wait(660))[0] is None
+
+
+def test_a_difference_that_cannot_be_repeated_is_inconclusive() -> None:
+    batch = one()
+    story = Story().until_replay(batch).replayed(batch, OTHER)
+    for _ in range(3):
+        story.replayed(batch, None).wait(story.at + 1)
+    assert incomparable(story) == [1]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(comparison="none"),
+        Work(comparison="image"),
+        Work(outcome=JobOutcome.KILLED),
+        Work(outcome=JobOutcome.TIMED_OUT),
+    ],
+)
+def test_what_cannot_be_compared_is_the_buyers_to_accept(work: Work) -> None:
+    batch = Batch("accused", [work])
+    story = Story().commit(batch).draw(batch).outline(batch).show(batch)
+    assert not story.found(Replay)
+    assert incomparable(story) == [0]
+
+
+# The second opinion, and the accusation.
+
+
+def test_a_confirmed_difference_is_put_before_the_other_verifier() -> None:
+    batch = one()
+    story = Story().until_opinion(batch)
+    (asked,) = story.said(OpinionAsked)
+    assert asked.verdict == verdict_of(batch, 0, FIRST, replayed=OTHER)
+    assert asked.evidence == batch.evidence(0)
+    assert asked.replayed == OTHER
+    assert asked.auditors == (address("auditor-a"), address("auditor-b"))
+    assert not story.called(AccuseSegment)
+
+
+def test_the_question_is_repeated_until_answered() -> None:
+    batch = one()
+    story = Story().until_opinion(batch).wait(90)
+    assert len(story.said(OpinionAsked)) >= 3
+
+
+def test_two_equal_verdicts_accuse() -> None:
+    batch = one()
+    theirs = verdict_of(batch, 0, SECOND, replayed=OTHER)
+    story = Story().until_opinion(batch).opinion(theirs)
+    (call,) = story.called(AccuseSegment)
+    assert (call.leaf, call.proof) == (batch.leaves[0], batch.tree.proof(0))
+    assert (call.first, call.second) == (verdict_of(batch, 0, FIRST, replayed=OTHER), theirs)
+    assert not story.called(FinaliseBatch)
+
+
+@pytest.mark.parametrize(
+    ("result", "replayed"),
+    [
+        (VerdictResult.MATCH, RIGHT),
+        (VerdictResult.INCOMPARABLE, OTHER),
+        (VerdictResult.MISMATCH, THIRD),
+    ],
+)
+def test_a_verifier_alone_cannot_accuse(result: VerdictResult, replayed: ResultContent) -> None:
+    batch = one()
+    theirs = verdict_of(batch, 0, SECOND, result, replayed)
+    story = Story().until_opinion(batch).opinion(theirs)
+    assert not story.called(AccuseSegment)
+    assert incomparable(story) == [1]
+
+
+def test_nobody_else_can_give_the_second_verdict() -> None:
+    batch = one()
+    story = Story().until_opinion(batch)
+    for signer in (FIRST, key("stranger"), node_key("accused")):
+        story.opinion(verdict_of(batch, 0, signer, replayed=OTHER))
+    assert not story.called(AccuseSegment)
+    assert not story.called(FinaliseBatch)
+
+
+def test_without_an_opinion_in_time_nobody_is_convicted() -> None:
+    batch = one()
+    story = Story().until_opinion(batch).wait(63 + 239)
+    assert not story.called(FinaliseBatch)
+    assert incomparable(story.wait(63 + 240))[0] == 1
+
+
+def accusing(batch: Batch) -> Story:
+    story = Story().until_opinion(batch).opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
+    story.at += 1
+    return story.chain(accused(batch, 0, story.at, story.at + 10))
+
+
+def test_conviction_waits_for_the_challenge_window() -> None:
+    batch = one()
+    story = accusing(batch)
+    until = story.at + 10
+    assert not story.wait(until).called(ConvictSegment)
+    (call,) = story.wait(until + 1).called(ConvictSegment)
+    assert (call.lease, call.batch_no, call.i) == (batch.lease, 0, 0)
+    assert not story.called(FinaliseBatch)
+
+
+def convicted(batch: Batch, i: int, at: int) -> SegmentConvicted:
+    amount = TokenAmount(1)
+    return SegmentConvicted(
+        lease=batch.lease, batch_no=0, i=i, refund=amount, fine=amount, at=T0 + at
+    )
+
+
+def test_after_a_conviction_the_rest_is_finalised() -> None:
+    batch = Batch("accused", [Work(image="a"), Work(number=2, image="b")])
+    story = Story().commit(batch).draw(batch).outline(batch).show(batch, 0).show(batch, 1)
+    story.replayed(batch, RIGHT, "auditor-a", i=1)
+    for auditor in ("auditor-a", "auditor-b"):
+        story.replayed(batch, OTHER, auditor, i=0)
+    story.opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
+    assert story.called(AccuseSegment)
+    story.chain(accused(batch, 0, story.at, story.at + 10)).wait(story.at + 11)
+    assert not story.called(FinaliseBatch)
+    story.chain(convicted(batch, 0, story.at))
+    assert incomparable(story) == [0]
+
+
+def test_a_contested_accusation_is_inconclusive() -> None:
+    batch = one()
+    story = accusing(batch)
+    story.chain(AccusationContested(lease=batch.lease, batch_no=0, i=0, at=T0 + story.at))
+    assert incomparable(story) == [1]
+
+
+def test_an_accusation_that_ones_own_run_contradicts_is_contested() -> None:
+    """Somebody holds this verifier's key, or the contract was given what it never signed."""
+    batch = Batch("accused", [Work(image="a"), Work(number=2, image="b")])
+    story = Story().commit(batch).draw(batch).outline(batch).show(batch, 0)
+    story.replayed(batch, RIGHT, i=0)
+    story.chain(accused(batch, 0, story.at, story.at + 10))
+    (call,) = story.called(ContestSegment)
+    assert call.verdict == verdict_of(batch, 0, FIRST, VerdictResult.MATCH, RIGHT)
+    assert not story.wait(story.at + 11).called(ConvictSegment)
+
+
+# The end, restarts and reorganisations.
+
+
+def test_past_the_hard_cap_it_ends_without_results() -> None:
+    batch = one()
+    story = Story().commit(batch).wait(660)
+    assert incomparable(story) == [None]
+
+
+def test_the_other_verifier_ends_it_too() -> None:
+    batch = one()
+    assert incomparable(Story(SECOND).commit(batch).wait(660)) == [None]
+
+
+def test_a_restarted_verifier_acts_on_nothing_that_is_history() -> None:
+    batch = one()
+    story = Story(history_until=T0 + 500)
+    story.commit(batch).wait(400)
+    assert not story.effects
+    story.at = 450
+    story.chain(finalised(batch, BatchState.FINAL, 450)).wait(501)
+    assert not story.called(RevealPreimage)
+
+
+def test_a_restarted_verifier_sees_its_accusation_through() -> None:
+    batch = one()
+    story = Story(history_until=T0 + 80)
+    story.commit(batch).draw(batch).chain(accused(batch, 0, 70, 78)).wait(80)
+    story.outline(batch).wait(81)
+    assert story.called(ConvictSegment)
+    assert not story.found(Replay)
+
+
+def test_a_batch_in_a_replaced_block_is_forgotten() -> None:
+    batch = one()
+    story = Story().commit(batch, at=60)
+    story.tell(ChainReorganised(block=59)).forget().wait(70)
+    assert not story.called(RevealPreimage)
+
+
+def test_another_seed_after_a_reorganisation_is_another_draw() -> None:
+    works = [Work(number=i + 1, used=30) for i in range(60)]
+    batch = Batch("accused", works)
+    story = Story().commit(batch).draw(batch, "one").outline(batch)
+    before = {message.request.body.i for message in story.said(EvidenceAsked)}
+    story.tell(ChainReorganised(block=63)).forget()
+    story.chain(batch.drawn("another", at=T0 + story.at)).outline(batch)
+    after = {message.request.body.i for message in story.said(EvidenceAsked)}
+    assert before == after == set(range(60))  # a new provider: all of them
+    assert not story.called(FinaliseBatch)
+
+
+def test_trust_lowers_the_number_of_audits() -> None:
+    story = Story()
+    for seq in range(1, 31):
+        past = Batch("accused", [Work()], seq=seq)
+        story.commit(past, at=60).chain(finalised(past, BatchState.FINAL, 60)).forget()
+    batch = Batch("accused", [Work(number=i + 1) for i in range(10)], seq=99)
+    story.commit(batch).draw(batch).outline(batch)
+    asked = {message.request.body.i for message in story.said(EvidenceAsked)}
+    assert 0 in asked  # no record says that it passed with this image
+    assert len(asked) <= 2  # a new provider's would be ten

@@ -1,0 +1,1 @@
+"""Coordinates audits of verified leases: `cloud-gpu-verifier`."""

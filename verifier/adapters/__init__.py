@@ -1,0 +1,1 @@
+"""The verifier's way to the outside world."""

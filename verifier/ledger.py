@@ -1,0 +1,257 @@
+"""What the chain says: who bought a lease, whose key may sign, and how far every batch is.
+
+A pure picture that is wound back when blocks are replaced. It decides nothing; everybody who reads
+the same logs has the same one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from msgspec import field
+from msgspec.structs import replace
+
+from cloud_gpu.protocol.audit import BatchState
+from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
+    BatchCommitted,
+    BatchDrawn,
+    BatchFinalised,
+    ChainAdvanced,
+    ChainEvent,
+    ChainReorganised,
+    DelegationChanged,
+    LeaseOpened,
+    MachineAdded,
+    MachineRetired,
+    ProductRegistered,
+    SegmentAccused,
+    SegmentConvicted,
+)
+from cloud_gpu.protocol.identity import Delegation, KeyRole
+from cloud_gpu.protocol.lease import LeaseKey, MachineKey
+from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.values import Address, Digest, Value
+
+PROBATION_SEGMENTS: Final = 100
+"""After a conviction so many of a provider's segments are all audited."""
+
+_BLOCKS: Final = 1_024
+"""Blocks that changed something here and can be taken back; a deeper one is a new chain."""
+
+BatchId = tuple[LeaseKey, int]
+"""A lease, and the number of a batch in it."""
+
+
+class BatchOnChain(Value, frozen=True, kw_only=True):
+    """One committed batch; times in Unix seconds."""
+
+    lease: LeaseKey
+    batch_no: int
+    root: Digest
+    n: int
+    value: TokenAmount
+    locked: TokenAmount
+    committed_at: int
+    block: int
+    number: int
+    """Commitments before it in this deployment: which preimage serves it, and whose turn it is."""
+    passed: TokenAmount
+    """The provider's audited value before it."""
+    on_probation: bool
+    state: BatchState = BatchState.COMMITTED
+    seed: Digest | None = None
+    accused: dict[int, int] = field(default_factory=dict)
+    """Segment -> until when the accusation may be contested."""
+    contested: frozenset[int] = frozenset()
+    convicted: frozenset[int] = frozenset()
+
+    @property
+    def id(self) -> BatchId:
+        """The lease and the batch's number in it."""
+        return self.lease, self.batch_no
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits for its end."""
+        return self.state in (BatchState.COMMITTED, BatchState.DRAWN, BatchState.ACCUSED)
+
+    def __str__(self) -> str:
+        return f"{self.lease}#{self.batch_no}"
+
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Ledger:
+    """The chain as a verifier sees it. A `KeyRing`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Address, Delegation] = {}
+        self._buyers: dict[LeaseKey, Address] = {}
+        self._products: dict[int, ProductRegistered] = {}
+        self._machines: dict[MachineKey, int] = {}
+        self._batches: dict[BatchId, BatchOnChain] = {}
+        self._passed: dict[Address, TokenAmount] = {}
+        self._probation: dict[Address, int] = {}
+        self._committed: dict[str, int] = {"batches": 0}
+        self._since: list[Callable[[], Any]] = []
+        """How to take back what came after the newest block that was told."""
+        self._undone_by: deque[tuple[int, list[Callable[[], Any]]]] = deque(maxlen=_BLOCKS)
+        self.block = 0
+        """The newest block that was told."""
+        self.at = 0
+        """Its time, Unix seconds."""
+
+    @property
+    def batches(self) -> dict[BatchId, BatchOnChain]:
+        """Every batch there was; not to be changed."""
+        return self._batches
+
+    def buyer_of(self, lease: LeaseKey) -> Address | None:
+        """Who opened a lease."""
+        return self._buyers.get(lease)
+
+    def product_of(self, machine: MachineKey) -> ProductRegistered | None:
+        """What a machine is sold as."""
+        return self._products.get(self._machines.get(machine, 0))
+
+    def owners_of(self, product: int) -> set[Address]:
+        """Providers that have a machine of a product."""
+        return {machine.provider for machine, of in self._machines.items() if of == product}
+
+    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
+        """See `KeyRing`; `at` in Unix seconds."""
+        found = self._keys.get(signer)
+        return found is not None and found.holds(account, role, at)
+
+    def apply(self, event: ChainEvent) -> None:
+        """Take in one fact; those about anything else change nothing."""
+        match event:
+            case ChainAdvanced():
+                self._advance(event)
+            case ChainReorganised(block=block):
+                self._rewind(block)
+            case DelegationChanged():
+                self._put(self._keys, event.signer, event.delegation)
+            case ProductRegistered():
+                self._put(self._products, event.product, event)
+            case MachineAdded():
+                self._put(self._machines, event.machine, event.product)
+            case MachineRetired():
+                self._take_out(event.machine)
+            case LeaseOpened(terms=terms):
+                self._put(self._buyers, terms.key, terms.buyer)
+            case BatchCommitted():
+                self._commit(event)
+            case (
+                BatchDrawn()
+                | SegmentAccused()
+                | AccusationContested()
+                | SegmentConvicted()
+                | BatchFinalised()
+            ):
+                self._step(event)
+            case _:
+                return
+
+    def _commit(self, event: BatchCommitted) -> None:
+        provider = event.lease.provider
+        left, before = self._probation.get(provider, 0), self._committed["batches"]
+        batch = BatchOnChain(
+            lease=event.lease,
+            batch_no=event.batch_no,
+            root=event.root,
+            n=event.n,
+            value=event.value,
+            locked=event.locked,
+            committed_at=event.at,
+            block=event.block,
+            number=before,
+            passed=self._passed.get(provider, ZERO_TOKENS),
+            on_probation=left > 0,
+        )
+        self._put(self._batches, batch.id, batch)
+        self._put(self._committed, "batches", before + 1)
+        self._put(self._probation, provider, max(0, left - event.n))
+
+    def _step(
+        self,
+        event: BatchDrawn
+        | SegmentAccused
+        | AccusationContested
+        | SegmentConvicted
+        | BatchFinalised,
+    ) -> None:
+        batch = self._batches.get((event.lease, event.batch_no))
+        if batch is None:
+            return
+        provider = event.lease.provider
+        match event:
+            case BatchDrawn(seed=seed):
+                batch = replace(batch, state=BatchState.DRAWN, seed=seed)
+            case SegmentAccused(i=i, until=until):
+                accused = {**batch.accused, i: until}
+                batch = replace(batch, state=BatchState.ACCUSED, accused=accused)
+            case AccusationContested(i=i):
+                batch = _cleared(batch, i, contested=batch.contested | {i})
+            case SegmentConvicted(i=i):
+                batch = _cleared(batch, i, convicted=batch.convicted | {i})
+                self._put(self._probation, provider, PROBATION_SEGMENTS)
+            case BatchFinalised(state=state):
+                batch = replace(batch, state=state)
+                if state is BatchState.FINAL:
+                    before = self._passed.get(provider, ZERO_TOKENS)
+                    self._put(self._passed, provider, before + batch.value)
+        self._put(self._batches, batch.id, batch)
+
+    def _put(self, table: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+        if key in table:
+            self._since.append(partial(table.__setitem__, key, table[key]))
+        else:
+            self._since.append(partial(table.pop, key, None))
+        table[key] = value
+
+    def _take_out(self, machine: MachineKey) -> None:
+        product = self._machines.pop(machine, None)
+        if product is not None:
+            self._since.append(partial(self._machines.__setitem__, machine, product))
+
+    def _advance(self, event: ChainAdvanced) -> None:
+        if self._since:
+            self._undone_by.append((event.block, self._since))
+            self._since = []
+        self.block, self.at = event.block, event.at
+
+    def _rewind(self, block: int) -> None:
+        self._take_back(self._since)
+        while self._undone_by and self._undone_by[-1][0] > block:
+            self._take_back(self._undone_by.pop()[1])
+        self._since = []
+        self.block = min(self.block, block)
+
+    def _take_back(self, steps: list[Callable[[], Any]]) -> None:
+        for undo in reversed(steps):
+            undo()
+
+
+def _cleared(
+    batch: BatchOnChain,
+    i: int,
+    *,
+    contested: frozenset[int] | None = None,
+    convicted: frozenset[int] | None = None,
+) -> BatchOnChain:
+    """An accusation ended, one way or the other."""
+    accused = {other: until for other, until in batch.accused.items() if other != i}
+    return replace(
+        batch,
+        accused=accused,
+        state=BatchState.ACCUSED if accused else BatchState.DRAWN,
+        contested=batch.contested if contested is None else contested,
+        convicted=batch.convicted if convicted is None else convicted,
+    )
