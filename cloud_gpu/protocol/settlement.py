@@ -26,9 +26,11 @@ class Split(Value, frozen=True, kw_only=True):
 
 def accrued(cap: TokenAmount, elapsed: int, duration: int) -> TokenAmount:
     """The ceiling of pay: floor(cap * min(elapsed, duration) / duration); times in seconds."""
-    if elapsed <= 0:
+    if elapsed < 0:
         return TokenAmount(0)
-    return TokenAmount(cap.value * min(elapsed, duration) // duration)
+    if elapsed >= duration:  # also of a lease that was stopped in the second it began
+        return cap
+    return TokenAmount(cap.value * elapsed // duration)
 
 
 def payable(voucher: TokenAmount, ceiling: TokenAmount, paid: TokenAmount) -> TokenAmount:
