@@ -55,7 +55,7 @@ from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address, Value
 
 REWIND_BLOCKS_MAX = 256
-"""A deeper reorganisation is no reorganisation but another chain."""
+"""Blocks with events that can be taken back; what reaches deeper is another chain."""
 
 HELD_LEASES = 4
 """A verified lease's held pay lies in slot `seq mod 4` of its machine until it is cleared."""
@@ -113,6 +113,9 @@ class Ledger:
         self._nonce_floor: dict[Address, int] = {}
         self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
         self._blocks: deque[tuple[int, int, list[tuple[dict[Any, Any], Any, Any]]]] = deque()
+        """Blocks in which something changed: number, time, and how it was before."""
+        self._kept_after = -1
+        """Changes up to this block cannot be taken back."""
 
     # Questions.
 
@@ -156,25 +159,22 @@ class Ledger:
 
     def rewind(self, block: int) -> None:
         """Take back every event after `block`, those of an unfinished block included."""
+        assert block >= self._kept_after, (
+            f"cannot rewind to block {block}: changes up to {self._kept_after} are final"
+        )
         self._take_back(self._changes)
         self._changes = []
-        while self._blocks and self.block > block:
-            before, at, changes = self._blocks.pop()
-            self._take_back(changes)
-            self.block, self.at = before, at
-        assert self.block <= block or self.block == -1, (
-            f"cannot rewind from block {self.block} to {block}: {REWIND_BLOCKS_MAX} blocks are kept"
-        )
+        while self._blocks and self._blocks[-1][0] > block:
+            self._take_back(self._blocks.pop()[2])
+        if self.block > block:
+            self.block = block
+            self.at = self._blocks[-1][1] if self._blocks else 0
 
     def apply(self, event: ChainEvent) -> None:
         """Take one fact in. Machines, leases or accounts it never heard of are no error."""
         match event:
             case ChainAdvanced():
-                self._blocks.append((self.block, self.at, self._changes))
-                self._changes = []
-                if len(self._blocks) > REWIND_BLOCKS_MAX:
-                    self._blocks.popleft()
-                self.block, self.at = event.block, event.at
+                self._end_block(event)
             case ChainReorganised():
                 self.rewind(event.block)
             case AccountRegistered():
@@ -200,6 +200,14 @@ class Ledger:
                 self._apply_to_results(event)
             case _:
                 self._apply_to_machine(event)
+
+    def _end_block(self, event: ChainAdvanced) -> None:
+        self.block, self.at = event.block, event.at
+        if self._changes:
+            self._blocks.append((event.block, event.at, self._changes))
+            self._changes = []
+        if len(self._blocks) > REWIND_BLOCKS_MAX:
+            self._kept_after = self._blocks.popleft()[0]
 
     def _apply_to_machine(self, event: ChainEvent) -> None:
         match event:

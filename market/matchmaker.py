@@ -36,6 +36,7 @@ class MarketStatus:
     """How the market stands, for health and metrics."""
 
     block: int
+    """The newest one followed; -1: none yet."""
     chain_at: int
     """Unix seconds of the newest block."""
     rounds: int
@@ -49,6 +50,11 @@ class MarketStatus:
     """The last position handled."""
     fee: BasisPoints
     is_registered: bool
+
+    @property
+    def followed(self) -> int | None:
+        """Up to which block the chain need not be told again."""
+        return None if self.block < 0 else self.block
 
 
 class Matchmaker:
@@ -115,6 +121,10 @@ class Matchmaker:
         floor = self._floor
         found = floor.shelf.examine(advert, rules=floor.rules, at=floor.at_time(now), batch=0)
         return found if isinstance(found, Rejection) else None
+
+    def adverts(self) -> list[SignedAdvert]:
+        """What is on offer, by machine."""
+        return [listed.advert for listed in self._floor.shelf.listed()]
 
     def restated(self) -> list[MarketEffect]:
         """The effects that bring an outside world in line that may have missed some.

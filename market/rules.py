@@ -53,6 +53,14 @@ class MarketRules(Value, frozen=True, kw_only=True):
             raise ValueError("rules.bond_unit is above 0")
 
     @property
+    def owner(self) -> str:
+        """Whose journal it is, in words."""
+        book = self.domain.verifying_contract
+        return (
+            f"market {self.market_id} of {self.matcher} at {book} on chain {self.domain.chain_id}"
+        )
+
+    @property
     def identity(self) -> tuple[Domain, Address, int, TokenAmount]:
         """What may never change in one journal."""
         return self.domain, self.matcher, self.market_id, self.bond_unit

@@ -1,0 +1,61 @@
+"""Carries out the matchmaker's effects: calls to the chain, rows to the public tables.
+
+Rows are written many at a time and in order. What a crash leaves unwritten is stated again at the
+next start, so nothing waits for the disk here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+
+import trio
+
+from cloud_gpu.protocol.calls import ChainCall
+from cloud_gpu.protocol.effects import MarketEffect, Transact
+from market.ports import BookWriter
+
+_AT_ONCE = 500
+
+
+async def _no_chain(call: ChainCall) -> None:
+    raise AssertionError(f"an effect before there is a chain: {call!r}")
+
+
+def lane_of(effect: MarketEffect) -> Hashable:
+    """Chain calls in order, rows in order, beside each other."""
+    return isinstance(effect, Transact)
+
+
+class Performer:
+    """What the runner calls for each effect."""
+
+    def __init__(self, writer: BookWriter, performed: Callable[[MarketEffect], None]) -> None:
+        self._writer, self._performed = writer, performed
+        self.submit: Callable[[ChainCall], Awaitable[None]] = _no_chain
+        """Set before the first effect; the chain is opened after the journal was replayed."""
+        self._rows: list[MarketEffect] = []
+        self._more = trio.Event()
+
+    async def __call__(self, effect: MarketEffect) -> None:
+        """Carry out one effect; rows become visible a moment later."""
+        if isinstance(effect, Transact):
+            await self.submit(effect.call)
+        else:
+            self._rows.append(effect)
+            self._more.set()
+        self._performed(effect)
+
+    async def restate(self, effects: list[MarketEffect]) -> None:
+        """At a start: bring the tables and the chain in line with the journal."""
+        await trio.to_thread.run_sync(self._writer.clear_asks)
+        for effect in effects:
+            await self(effect)
+
+    async def write(self) -> None:
+        """Write rows as they come, for ever. Raises StorageFailed: then the market must stop."""
+        while True:
+            await self._more.wait()
+            self._more = trio.Event()
+            while self._rows:
+                rows, self._rows = self._rows[:_AT_ONCE], self._rows[_AT_ONCE:]
+                await trio.to_thread.run_sync(self._writer.write, rows)

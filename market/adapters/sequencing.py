@@ -1,0 +1,41 @@
+"""The inbox into the matchmaker, in order: after a restart from where its journal ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn
+from market.ports import Inbox
+
+_AT_ONCE = 200
+_LOOK_S = 0.25
+"""How soon an order is found that another process took in."""
+
+
+class Sequencer:
+    """The only reader of the inbox."""
+
+    def __init__(
+        self, inbox: Inbox, post: Callable[[BidSubmitted | BidWithdrawn], None], after: int
+    ) -> None:
+        """`after` is the last position that the matchmaker's journal holds."""
+        self._inbox, self._post, self.position = inbox, post, after
+        self._arrived = trio.Event()
+
+    def wake(self) -> None:
+        """Something was taken in here."""
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Post what lies in the inbox, for ever."""
+        while True:
+            self._arrived = trio.Event()
+            found = await trio.to_thread.run_sync(self._inbox.after, self.position, _AT_ONCE)
+            for event in found:
+                self._post(event)
+                self.position = event.inbox
+            if len(found) < _AT_ONCE:
+                with trio.move_on_after(_LOOK_S):
+                    await self._arrived.wait()

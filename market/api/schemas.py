@@ -1,0 +1,73 @@
+"""What travels over HTTP beside protocol values, and the OpenAPI description of all of it.
+
+Schemas are made from the very types that parse and write the bytes, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cloud_gpu.protocol.lease import LeaseReport
+from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.units import BasisPoints
+from cloud_gpu.protocol.values import Address, Value
+from market.api.describing import Describer
+from market.api.errors import PROBLEM_TYPE, Problem
+from market.health import Health
+
+
+class MarketFacts(Value, frozen=True, kw_only=True):
+    """Whom a buyer deals with here; checked against its own deployment file."""
+
+    matcher: Address
+    market_id: int
+    fee_bps: BasisPoints
+    round_ms: int
+    chain_id: int
+    lease_book: Address
+    token: Address
+    peer: str
+    addresses: tuple[str, ...]
+
+
+_TYPES: Final[tuple[Any, ...]] = (
+    SignedBid,
+    SignedReceipt,
+    SignedCancellation,
+    SignedAdvert,
+    BidReport,
+    LeaseReport,
+    Product,
+    MarketFacts,
+    Health,
+    Problem,
+)
+_describer = Describer()
+_REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}
+COMPONENTS: Final = _describer.components
+
+
+def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """A route's `responses`: one kind of value, or a problem."""
+    schema = {"type": "array", "items": _REFERENCES[kind]} if many else _REFERENCES[kind]
+    return {
+        status: {"description": "Done.", "content": {"application/json": {"schema": schema}}},
+        "default": {
+            "description": "Refused: what was found, what was needed, what to do.",
+            "content": {PROBLEM_TYPE: {"schema": _REFERENCES[Problem]}},
+        },
+    }
+
+
+def takes(kind: Any) -> dict[str, Any]:
+    """A route's `openapi_extra`: the body it reads."""
+    content = {"application/json": {"schema": _REFERENCES[kind]}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def json_list(parts: Sequence[bytes]) -> bytes:
+    """A JSON list of values that are JSON already."""
+    return b"[" + b",".join(parts) + b"]"

@@ -1,0 +1,33 @@
+"""What the commands need of the outside world; `market.main` hands it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_gpu.protocol.match import BidReport
+from cloud_gpu.protocol.orders import Bid, SignedAdvert
+from market.settings import MarketSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookPage:
+    """What `book` shows."""
+
+    asks: Sequence[SignedAdvert]
+    waiting: Sequence[tuple[Bid, BidReport]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Functions that only `main` may compose. They raise `CloudGpuError`."""
+
+    load: Callable[[Path], MarketSettings]
+    """Reads the settings file and the environment."""
+    serve: Callable[[MarketSettings], int]
+    """Runs the daemon until it is told to stop; its exit code."""
+    replay: Callable[[str], Iterator[bytes]]
+    """Lines of a journal's matches, by the database's URL."""
+    book: Callable[[str, int], BookPage]
+    """What rests in a database, so many rows at most."""

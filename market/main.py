@@ -1,0 +1,139 @@
+"""Wires the market: settings, key, store, chain, overlay, matchmaker, HTTP. It decides nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
+from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
+from cloud_gpu.protocol.adapters.keystore import load_key
+from cloud_gpu.protocol.adapters.logs import configure_logs
+from cloud_gpu.protocol.adapters.runner import Runner, run_trio
+from cloud_gpu.protocol.effects import MarketEffect
+from cloud_gpu.protocol.topics import ASKS_TOPIC
+from market.adapters.following import follow
+from market.adapters.hearing import Hearing
+from market.adapters.performing import Performer, lane_of
+from market.adapters.sequencing import Sequencer
+from market.api.app import create_app
+from market.api.front import Front
+from market.api.metrics import Metrics
+from market.api.server import serve_http
+from market.cli.app import run
+from market.cli.outside import BookPage, Outside
+from market.health import health_of
+from market.matchmaker import Matchmaker
+from market.receipts import receipt_signer
+from market.replaying import replay_lines
+from market.rules import MatchmakerEvent, RulesSet
+from market.settings import MarketSettings, parse_settings
+from market.store.database import Database
+from market.store.inbox import SqlInbox
+from market.store.journal import SqlJournal
+from market.store.views import SqlBook
+
+
+def main() -> None:
+    """The console script."""
+    outside = Outside(load=load_settings, serve=serve_settings, replay=replay, book=show_book)
+    sys.exit(run(outside, sys.argv[1:]))
+
+
+def load_settings(path: Path) -> MarketSettings:
+    """Read the settings file; raises `SettingsInvalid`, `OSError`."""
+    return parse_settings(path.read_text(), os.environ)
+
+
+def replay(database_url: str) -> Iterator[bytes]:
+    """The matches of a journal, as lines."""
+    with closing(Database.existing(database_url)) as database:
+        journal = SqlJournal(database)
+        yield from replay_lines(journal.replay(), journal.head)
+
+
+def show_book(database_url: str, count_max: int) -> BookPage:
+    """What the public tables say now."""
+    with closing(Database.existing(database_url)) as database:
+        view, inbox = SqlBook(database), SqlInbox(database)
+        waiting = ((inbox.bid(report.bid), report) for report in view.waiting(count_max))
+        return BookPage(
+            asks=view.asks("", count_max, SystemClock().now() // 1000),
+            waiting=[(order.bid.payload, report) for order, report in waiting if order is not None],
+        )
+
+
+def serve_settings(settings: MarketSettings) -> int:
+    """Run the daemon until it is told to stop; its exit code."""
+    configure_logs(settings.log_level)
+    return run_trio(partial(serve, settings))
+
+
+async def serve(settings: MarketSettings) -> None:
+    """The daemon: what its journal says, then chain and overlay, then everything at once."""
+    settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = load_key(settings.keystore, settings.password_file)
+    deployment = read_deployment(settings.deployment)
+    rules = settings.rules(deployment, key.address)
+    async with AsyncExitStack() as stack:
+        database = stack.enter_context(closing(Database(settings.database_url)))
+        database.create(owner=rules.owner)
+        market, metrics, clock = Matchmaker(rules), Metrics(), SystemClock()
+        performer = Performer(SqlBook(database), metrics.performed)
+        runner = Runner[MatchmakerEvent, MarketEffect](
+            market, performer, clock, name="market", lane=lane_of, journal=SqlJournal(database)
+        )
+        runner.replay()
+        outbox, followed = settings.data_folder / "outbox.sqlite3", market.status().followed
+        chain = await stack.enter_async_context(
+            EvmChain(settings.rpc, deployment, key, outbox, resume_after=followed)
+        )
+        performer.submit = chain.submit
+        overlay_settings = OverlaySettings(
+            topics=(ASKS_TOPIC,), listen=settings.listen_overlay, bootstrap=settings.bootstrap
+        )
+        overlay = await stack.enter_async_context(open_overlay(overlay_settings, key.secret))
+        hearing = Hearing(overlay, market, runner.post, clock, metrics.heard)
+        sequencer = Sequencer(SqlInbox(database), runner.post, market.status().inbox)
+        front = Front(
+            rules=rules,
+            deployment=deployment,
+            inbox=SqlInbox(database),
+            view=SqlBook(database),
+            clock=clock,
+            sign=receipt_signer(key, deployment.domain),
+            arrived=sequencer.wake,
+            fee=lambda: market.status().fee,
+            peer=overlay.peer_id,
+            addresses=lambda: overlay.addresses,
+            health=lambda: health_of(
+                market.status(),
+                rules=market.rules,
+                now=clock.now(),
+                peers=len(overlay.peers()),
+                inbox_read=sequencer.position,
+                events_waiting=runner.waiting,
+            ),
+            metrics=metrics,
+        )
+        runner.post(RulesSet(rules=rules))
+        await performer.restate(market.restated())
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        for task in (runner.run, performer.write, sequencer.run, hearing.listen, hearing.catch_up):
+            nursery.start_soon(task)
+        await nursery.start(follow, chain, runner.post)
+        url = await nursery.start(serve_http, create_app(front), settings.listen_http)
+        ready = {"peer": overlay.peer_id, "addresses": list(overlay.addresses), "http": url}
+        print(json.dumps({"ready": True, **ready}), flush=True)  # noqa: T201 its word on stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The tables. Protocol values lie in them as their canonical JSON; columns are for finding them."""
+
+from __future__ import annotations
+
+from sqlmodel import Field, SQLModel
+
+SCHEMA_VERSION = 1
+
+
+class StoreFact(SQLModel, table=True):
+    """What this store is: schema version, whose journal it holds."""
+
+    __tablename__ = "store_fact"
+    name: str = Field(primary_key=True)
+    text: str
+
+
+class InboxRow(SQLModel, table=True):
+    """One verified order or cancellation, in the order of acceptance."""
+
+    __tablename__ = "inbox"
+    position: int = Field(primary_key=True)
+    key: str = Field(unique=True)
+    """The bid's id; "cancel:" before it for a cancellation."""
+    body: bytes
+    receipt: bytes | None = None
+    received_at: int
+
+
+class JournalRow(SQLModel, table=True):
+    """One event that the matchmaker handled, chained to all before it."""
+
+    __tablename__ = "journal"
+    position: int = Field(primary_key=True)
+    at: int
+    """The party's clock when it handled the event, Unix milliseconds."""
+    event: bytes
+    head: bytes
+    """keccak256 of the head before, and of this row."""
+
+
+class BidRow(SQLModel, table=True):
+    """What the API answers about a bid."""
+
+    __tablename__ = "bid"
+    bid: str = Field(primary_key=True)
+    state: str = Field(index=True)
+    report: bytes
+
+
+class AskRow(SQLModel, table=True):
+    """One ask on offer."""
+
+    __tablename__ = "ask"
+    ask: str = Field(primary_key=True)
+    gpu_class: str = Field(index=True)
+    price: int = Field(index=True)
+    start_by: int
+    advert: bytes
+
+
+class ProductRow(SQLModel, table=True):
+    """One product."""
+
+    __tablename__ = "product"
+    product: int = Field(primary_key=True)
+    body: bytes
+
+
+class LeaseRow(SQLModel, table=True):
+    """One lease, open or over."""
+
+    __tablename__ = "lease"
+    lease: str = Field(primary_key=True)
+    buyer: str = Field(index=True)
+    provider: str = Field(index=True)
+    bid: str = Field(index=True)
+    state: str
+    opened_at: int = Field(index=True)
+    report: bytes

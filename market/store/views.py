@@ -1,0 +1,181 @@
+"""The public tables: written by the matchmaker's effects, read by the API alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from cloud_gpu.protocol.codec import from_json, to_json
+from cloud_gpu.protocol.effects import (
+    ListAsk,
+    ListProduct,
+    MarketEffect,
+    ReportBid,
+    ReportLease,
+    UnlistAsk,
+)
+from cloud_gpu.protocol.lease import LeaseReport, LeaseState
+from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.values import Address, Digest
+from market.store.database import Database, table_of
+from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow
+
+_ROWS_READ_MAX = 10_000
+
+
+class SqlBook:
+    """The ports `BookView` and `BookWriter` over a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Reading.
+
+    def report(self, bid: Digest) -> BidReport | None:
+        """See `BookView`."""
+        table = table_of(BidRow)
+        with self._database.reading() as connection:
+            body = connection.scalar(select(table.c.report).where(table.c.bid == str(bid)))
+        return from_json(body, BidReport) if body is not None else None
+
+    def waiting(self, count_max: int) -> Sequence[BidReport]:
+        """Bids without a match, by id."""
+        table = table_of(BidRow)
+        wanted = (
+            select(table.c.report)
+            .where(table.c.state == BidState.PENDING.value)
+            .order_by(table.c.bid)
+            .limit(count_max)
+        )
+        with self._database.reading() as connection:
+            bodies = connection.scalars(wanted).all()
+        return [from_json(body, BidReport) for body in bodies]
+
+    def asks(self, gpu: str, count_max: int, at: int) -> Sequence[SignedAdvert]:
+        """See `BookView`. `gpu` matches by words: "A100" is one of "A100-SXM4-80GB"."""
+        table = table_of(AskRow)
+        wanted = (
+            select(table.c.gpu_class, table.c.advert)
+            .where(table.c.start_by > at)
+            .order_by(table.c.price, table.c.ask)
+            .limit(_ROWS_READ_MAX if gpu else count_max)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted).all()
+        found = [advert for gpu_class, advert in rows if _words(gpu) <= _words(gpu_class)]
+        return [from_json(advert, SignedAdvert) for advert in found[:count_max]]
+
+    def products(self) -> Sequence[Product]:
+        """See `BookView`."""
+        table = table_of(ProductRow)
+        with self._database.reading() as connection:
+            bodies = connection.scalars(select(table.c.body).order_by(table.c.product)).all()
+        return [from_json(body, Product) for body in bodies]
+
+    def leases(
+        self,
+        *,
+        buyer: Address | None = None,
+        provider: Address | None = None,
+        bid: Digest | None = None,
+        state: LeaseState | None = None,
+        count_max: int = 100,
+    ) -> Sequence[LeaseReport]:
+        """See `BookView`."""
+        table = table_of(LeaseRow)
+        wanted = select(table.c.report).order_by(table.c.opened_at.desc(), table.c.lease)
+        for name, value in (("buyer", buyer), ("provider", provider), ("bid", bid)):
+            if value is not None:
+                wanted = wanted.where(table.c[name] == str(value))
+        if state is not None:
+            wanted = wanted.where(table.c.state == state.value)
+        with self._database.reading() as connection:
+            bodies = connection.scalars(wanted.limit(count_max)).all()
+        return [from_json(body, LeaseReport) for body in bodies]
+
+    # Writing.
+
+    def clear_asks(self) -> None:
+        """See `BookWriter`."""
+        with self._database.transaction() as connection:
+            connection.execute(delete(table_of(AskRow)))
+
+    def write(self, effects: Sequence[MarketEffect]) -> None:
+        """See `BookWriter`."""
+        with self._database.transaction() as connection:
+            for effect in effects:
+                _write(connection, effect)
+
+
+def _write(connection: Connection, effect: MarketEffect) -> None:
+    match effect:
+        case ReportBid():
+            _write_bid(connection, effect.report)
+        case ListAsk():
+            _write_ask(connection, effect)
+        case UnlistAsk():
+            table = table_of(AskRow)
+            connection.execute(delete(table).where(table.c.ask == str(effect.ask)))
+        case ListProduct():
+            body = to_json(effect.product)
+            _upsert(connection, table_of(ProductRow), "product", effect.product.id, body=body)
+        case ReportLease():
+            _write_lease(connection, effect.report)
+        case _:
+            raise AssertionError(f"{type(effect).__name__} is no effect on the public tables")
+
+
+def _write_bid(connection: Connection, report: BidReport) -> None:
+    _upsert(
+        connection,
+        table_of(BidRow),
+        "bid",
+        str(report.bid),
+        state=report.state.value,
+        report=to_json(report),
+    )
+
+
+def _write_ask(connection: Connection, effect: ListAsk) -> None:
+    ask = effect.advert.body.ask.payload
+    _upsert(
+        connection,
+        table_of(AskRow),
+        "ask",
+        str(effect.ask),
+        gpu_class=effect.advert.body.profile.gpu_class,
+        price=ask.min_price_per_hour.value,
+        start_by=ask.start_by,
+        advert=to_json(effect.advert),
+    )
+
+
+def _write_lease(connection: Connection, report: LeaseReport) -> None:
+    _upsert(
+        connection,
+        table_of(LeaseRow),
+        "lease",
+        str(report.terms.key),
+        buyer=str(report.terms.buyer),
+        provider=str(report.terms.key.provider),
+        bid=str(report.bid),
+        state=report.state.value,
+        opened_at=report.terms.opened_at,
+        report=to_json(report),
+    )
+
+
+def _upsert(connection: Connection, table: Any, key: str, value: object, **columns: object) -> None:
+    # There is one writer, so no row appears between the two statements.
+    done = connection.execute(table.update().where(table.c[key] == value).values(**columns))
+    if not done.rowcount:
+        connection.execute(table.insert().values({key: value, **columns}))
+
+
+def _words(gpu_class: str) -> set[str]:
+    return set(re.findall(r"[A-Z0-9]+", gpu_class.upper()))
