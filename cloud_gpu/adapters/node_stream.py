@@ -18,11 +18,11 @@ from cloud_gpu.protocol.errors import RequestRefused
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef
 from cloud_gpu.protocol.messages import Message
+from cloud_gpu.protocol.topics import MESSAGE_PROTOCOL
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus  # what libp2p brings types trio for mypy
 
-MESSAGE_PROTOCOL: Final = "/cloud-gpu/message/1"
 _SEND_S: Final = 5.0
 _LISTEN: Final = "/ip4/127.0.0.1/tcp/0"
 """Nodes answer over the connection that we open; nobody dials a buyer."""
