@@ -79,10 +79,7 @@ async def test_what_was_published_before_leaving_still_arrives() -> None:
         assert len(await take(hub, 20)) == 20
 
 
-async def test_leaves_come_back_to_a_hub_that_restarts(
-    fixed: OverlaySettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cloud_gpu.protocol.adapters.links._REDIAL_S", 0.3)
+async def test_leaves_come_back_to_a_hub_that_restarts(fixed: OverlaySettings) -> None:
 
     @asynccontextmanager
     async def hub() -> AsyncIterator[Overlay]:

@@ -30,7 +30,12 @@ MESHSUB = "/meshsub/1.1.0"
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 
 QUICK = OverlaySettings(
-    topics=(TOPIC,), gossip_heartbeat_s=0.3, heartbeat_s=0.3, silence_s=1.0, dial_timeout_s=2.0
+    topics=(TOPIC,),
+    gossip_heartbeat_s=0.3,
+    heartbeat_s=0.3,
+    silence_s=1.0,
+    dial_timeout_s=2.0,
+    redial_s=0.5,
 )
 
 

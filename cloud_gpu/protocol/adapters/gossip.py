@@ -61,6 +61,9 @@ class OverlaySettings:
     """and cut when it does not answer for so long."""
 
     dial_timeout_s: float = 5.0
+    redial_s: float = 5.0
+    """How often a peer to keep connected is dialled while it is not, give or take a fifth."""
+
     answer_timeout_s: float = 120.0
     rate_per_originator: float = 20.0
     """Messages a second taken from one originator, forwarded by whomever."""
@@ -198,7 +201,9 @@ class Overlay:
         )
         self._published_at = -math.inf
         self._pace = TokenBuckets(rate_s=settings.publish_rate, burst=256)
-        self._links = Links(host, dial_timeout_s=settings.dial_timeout_s)
+        self._links = Links(
+            host, dial_timeout_s=settings.dial_timeout_s, redial_s=settings.redial_s
+        )
         self._pulse = self._inlet.pulse = Pulse(
             self._links,
             heartbeat_s=settings.heartbeat_s,
@@ -267,7 +272,7 @@ class Overlay:
         return await self._links.open_stream(peer, protocol)
 
     async def keep_connected(self, addresses: Sequence[str]) -> None:
-        """Dial each peer whenever it is not connected, every 5 s. Never returns."""
+        """Dial each peer whenever it is not connected, every `redial_s`. Never returns."""
         await self._links.keep_connected(addresses)
 
     def peers(self) -> tuple[PeerView, ...]:

@@ -21,7 +21,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from multiaddr import Multiaddr  # type: ignore[import-untyped]
 
-from cloud_gpu.protocol.adapters.frames import FrameReader
+from cloud_gpu.protocol.adapters.frames import FrameError, FrameReader
 from cloud_gpu.protocol.adapters.libp2p_host import cut, reset_quietly
 from cloud_gpu.protocol.errors import PeerUnreachable, RequestRefused
 
@@ -29,7 +29,6 @@ log = logging.getLogger("cloud_gpu.overlay")
 
 PING_PROTOCOL = "/cloud-gpu/ping/1"
 _NONCE_BYTES = 8
-_REDIAL_S = 5.0
 _ADDRESSES_MAX = 8
 _KNOWN_PEERS_MAX = 8_192
 
@@ -51,12 +50,12 @@ def parse_target(target: str | Sequence[str]) -> tuple[ID, tuple[Multiaddr, ...]
 class Links:
     """Connections by peer id; remembers the addresses it was given."""
 
-    def __init__(self, host: BasicHost, *, dial_timeout_s: float) -> None:
+    def __init__(self, host: BasicHost, *, dial_timeout_s: float, redial_s: float) -> None:
         self._host = host
         swarm = host.get_network()
         assert isinstance(swarm, Swarm)
         self._swarm = swarm
-        self._dial_timeout_s = dial_timeout_s
+        self._dial_timeout_s, self._redial_s = dial_timeout_s, redial_s
         self._known: dict[ID, tuple[Multiaddr, ...]] = {}
         self._dialling: WeakValueDictionary[ID, trio.Lock] = WeakValueDictionary()
 
@@ -122,7 +121,7 @@ class Links:
         raise AssertionError("the last try returns or raises")
 
     async def keep_connected(self, addresses: Sequence[str]) -> None:
-        """Dial each peer whenever it is not connected, every 5 s, for ever."""
+        """Dial each peer whenever it is not connected, every `redial_s`, for ever."""
         by_peer: dict[ID, list[str]] = {}
         for address in addresses:
             by_peer.setdefault(parse_target(address)[0], []).append(address)
@@ -137,7 +136,7 @@ class Links:
                 await self.reach(addresses)
             except PeerUnreachable as error:
                 log.debug("will dial again: %s", error)
-            await trio.sleep(_REDIAL_S * random.uniform(0.8, 1.2))  # noqa: S311  # jitter
+            await trio.sleep(self._redial_s * random.uniform(0.8, 1.2))  # noqa: S311  # jitter
 
     async def cut(self, peer: ID) -> None:
         await cut(self._host, peer)
@@ -161,15 +160,17 @@ class Pulse:
         self._links, self._is_banned = links, is_banned
         self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
         self._heard: dict[ID, float] = {}
+        self._unanswered_since: dict[ID, float] = {}
         self._round_trip_s: dict[ID, float] = {}
         self._streams: dict[ID, tuple[INetStream, FrameReader]] = {}
         self._asking: set[ID] = set()
-        self.cut_count = 0
+        self._cutting: set[ID] = set()
 
     def heard(self, peer: ID) -> None:
         """Note a sign of life."""
         if peer in self._heard:
             self._heard[peer] = trio.current_time()
+            self._unanswered_since.pop(peer, None)
 
     def silent_s(self, peer: ID) -> float:
         """Seconds since the last sign of life of a connected peer."""
@@ -196,37 +197,38 @@ class Pulse:
                 now = trio.current_time()
                 for peer in self._heard.keys() - connected:
                     self._forget(peer)
-                for peer in connected - self._asking:
-                    if self._is_banned(peer):
+                for peer in connected - self._cutting:
+                    silent_s = now - self._heard.setdefault(peer, now)
+                    unanswered_s = now - self._unanswered_since.get(peer, now)
+                    if self._is_banned(peer) or unanswered_s >= self._silence_s:
+                        # Not the asking task's business: its write to a stopped peer may hang.
+                        self._cutting.add(peer)
+                        log.info("cutting %s, silent for %.1f s", peer, silent_s)
+                        nursery.start_soon(self._cut, peer)
+                    elif silent_s >= self._heartbeat_s and peer not in self._asking:
                         self._asking.add(peer)
-                        nursery.start_soon(self._cut, peer, "it is banned")
-                    elif now - self._heard.setdefault(peer, now) >= self._heartbeat_s:
-                        self._asking.add(peer)
+                        self._unanswered_since.setdefault(peer, now)
                         nursery.start_soon(self._ask, peer)
                 await trio.sleep(self._heartbeat_s / 2)
 
     def _forget(self, peer: ID) -> None:
-        for table in (self._heard, self._round_trip_s, self._streams):
+        for table in (self._heard, self._unanswered_since, self._round_trip_s, self._streams):
             table.pop(peer, None)
 
     async def _ask(self, peer: ID) -> None:
         asked = trio.current_time()
         try:
-            with trio.move_on_after(self._silence_s):
-                await self._ping(peer)
-                self.heard(peer)
-                self._round_trip_s[peer] = trio.current_time() - asked
-                return
+            await self._ping(peer)
+            self._round_trip_s[peer] = trio.current_time() - asked
+            self.heard(peer)
         except RequestRefused:
             self.heard(peer)  # it does not know our ping, but it is there
-            return
         except Exception as error:
             log.debug("a ping to %s failed: %r", peer, error)
+            if held := self._streams.pop(peer, None):
+                await reset_quietly(held[0])
         finally:
             self._asking.discard(peer)
-        await self._drop_stream(peer)
-        if self.silent_s(peer) >= self._silence_s:
-            await self._cut(peer, f"silent for {self.silent_s(peer):.1f} s")
 
     async def _ping(self, peer: ID) -> None:
         if peer not in self._streams:
@@ -236,18 +238,11 @@ class Pulse:
         nonce = os.urandom(_NONCE_BYTES)
         await stream.write(nonce)
         if await frames.exactly(_NONCE_BYTES) != nonce:
-            raise ValueError("a ping came back changed")
+            raise FrameError("a ping came back changed")
 
-    async def _drop_stream(self, peer: ID) -> None:
-        if held := self._streams.pop(peer, None):
-            await reset_quietly(held[0])
-
-    async def _cut(self, peer: ID, why: str) -> None:
-        self._asking.add(peer)
+    async def _cut(self, peer: ID) -> None:
         try:
-            log.info("cutting %s: %s", peer, why)
             self._streams.pop(peer, None)
             await self._links.cut(peer)
-            self.cut_count += 1
         finally:
-            self._asking.discard(peer)
+            self._cutting.discard(peer)
