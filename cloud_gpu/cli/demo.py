@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,7 +105,8 @@ def _train(run: Invocation, settings: Settings, data: Path, seed: int) -> Finish
             session.put(data)
             command = ["python", "train.py", data.name, *_arguments(seed)]
             run.say.progress("running " + " ".join(command))
-            result = session.run(command, check=False, stream=True)
+            with redirect_stdout(sys.stderr):  # what a job prints is progress here
+                result = session.run(command, check=False, stream=True)
             (written,) = session.get("out/result.json", Path(scratch, "result.json"))
             reached = json.loads(written.read_text())
             run.say.progress("settling")

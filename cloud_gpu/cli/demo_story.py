@@ -79,6 +79,8 @@ class Story:
             "leases_opened": len(self.lives),
             "leases_refunded": len(self.refunded),
             "balance_difference": self.books.difference,
+            "accuracy": self.jobs[0].result.get("accuracy") if self.jobs else None,
+            "cost": money(sum(job.cost.value for job in self.jobs)),
             "stand_ins": list(self.stand_ins),
             "seconds": round(self.seconds, 1),
             "gas": sum(use.gas for use in self.gas),
