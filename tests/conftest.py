@@ -101,6 +101,7 @@ def _missing_gpu() -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the tests marked nightly too")
+    parser.addoption("--seeds", type=int, default=200, help="simulated seasons to run")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

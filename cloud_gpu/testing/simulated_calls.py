@@ -1,0 +1,363 @@
+"""What each call does to a `SimulatedBook`: a batch skips bad entries, a single call reverts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.calls import (
+    AccuseSegment,
+    Begin,
+    CancelOne,
+    ChainCall,
+    CloseBatch,
+    Closing,
+    CommitBatch,
+    ContestSegment,
+    ConvictSegment,
+    ExpireLease,
+    FallbackSeed,
+    FinaliseBatch,
+    MatchedOrders,
+    OpenBatch,
+    PostReady,
+    RefundUnstarted,
+    ReleaseLease,
+    ReturnHeld,
+    RevealPreimage,
+    SettleBatch,
+    StopLease,
+)
+from cloud_gpu.protocol.chain_events import (
+    BidsCancelled,
+    EntrySkipped,
+    LeaseReady,
+    LeaseSettled,
+    LeaseStarted,
+    LeaseStopped,
+)
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.identity import KeyRole
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineStatus
+from cloud_gpu.protocol.orders import BidFlags
+from cloud_gpu.protocol.settlement import bond_needed, no_show_amount, payable, release_penalty
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
+from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.voucher import Ready, Voucher
+from cloud_gpu.testing.simulated_book import RUNNING, LeaseRow, Revert, SimulatedBook
+
+_NAMED = (LeaseEndReason.RELEASED, LeaseEndReason.NO_VOUCHERS, LeaseEndReason.HEALTH)
+
+
+def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
+    """Apply one call of `sender`. Raises `Revert`, with the book as it was."""
+    match call:
+        case OpenBatch():
+            _batch(book, call, [_opening(book, sender, call, entry) for entry in call.matches])
+        case SettleBatch():
+            _batch(book, call, [_settling(book, voucher) for voucher in call.vouchers])
+        case CloseBatch():
+            _batch(book, call, [_closing(book, entry) for entry in call.closings])
+        case PostReady():
+            _post_ready(book, call.ready)
+        case Begin():
+            _begin(book, call)
+        case StopLease():
+            _stop(book, sender, call.lease)
+        case ReleaseLease():
+            _release(book, sender, call)
+        case RefundUnstarted():
+            _refund_unstarted(book, call.lease)
+        case ExpireLease():
+            _expire(book, call.lease)
+        case CancelOne():
+            _cancel(book, sender, call.nonce)
+        case (
+            CommitBatch()
+            | RevealPreimage()
+            | FallbackSeed()
+            | AccuseSegment()
+            | ContestSegment()
+            | ConvictSegment()
+            | FinaliseBatch()
+            | ReturnHeld()
+        ):
+            raise Revert("Verification is not simulated here")
+        case _:
+            assert_never(call)
+
+
+Step = Callable[[], RejectReason | None]
+
+
+def _batch(book: SimulatedBook, call: ChainCall, steps: list[Step]) -> None:
+    for position, step in enumerate(steps):
+        reason = step()
+        if reason is not None:
+            rejection = Rejection(reason=reason, field=f"entry {position}")
+            book.log.append(EntrySkipped(call=call, position=position, rejection=rejection))
+
+
+def _opening(book: SimulatedBook, sender: Address, call: OpenBatch, entry: MatchedOrders) -> Step:
+    return lambda: _open(book, sender, call, entry)
+
+
+def _open(
+    book: SimulatedBook, sender: Address, call: OpenBatch, entry: MatchedOrders
+) -> RejectReason | None:
+    ask, bid = entry.ask.payload, entry.bid.payload
+    rules = book.products.get(call.product)
+    if rules is None:
+        return RejectReason.UNKNOWN_PRODUCT
+    lane = _lane(book, sender, call, entry)
+    if isinstance(lane, RejectReason):
+        return lane
+    price, market_id = lane
+    reason = _terms(book, call, entry, price)
+    if reason is not None:
+        return reason
+    key = LeaseKey(provider=ask.provider, index=ask.index, seq=ask.seq)
+    machine = book.machines.get(key.machine)
+    if machine is None or machine.status is not MachineStatus.FREE:
+        return RejectReason.MACHINE_NOT_FREE
+    if machine.product != call.product:
+        return RejectReason.WRONG_PRODUCT
+    if ask.seq != machine.seq + 1:
+        return RejectReason.STALE_SEQUENCE
+    cap = cost_down(price, GpuSeconds(rules.slice_gpus * bid.duration))
+    if not 0 < cap.value <= limits.LEASE_CAP_MAX:
+        return RejectReason.CAP_OUT_OF_RANGE
+    if machine.free_bond < bond_needed(cap, rules.min_bond).value:
+        return RejectReason.BOND_TOO_LOW
+    account = book.accounts.get(bid.buyer)
+    if account is None or account.cash < cap.value:
+        return RejectReason.CASH_TOO_LOW
+    if not account.peek(bid.nonce):
+        return RejectReason.NONCE_USED
+    if not book.is_signed_by(ask, entry.ask.signature, ask.provider, KeyRole.NODE, book.now):
+        return RejectReason.BAD_SIGNATURE
+    if not book.is_signed_by(bid, entry.bid.signature, bid.buyer, KeyRole.NODE, 2**40):
+        return RejectReason.BAD_SIGNATURE
+    account.use(bid.nonce)
+    book.fund(key, bid.buyer, cap.value, market_id, bid.duration, bid.id)
+    return None
+
+
+def _lane(
+    book: SimulatedBook, sender: Address, call: OpenBatch, entry: MatchedOrders
+) -> tuple[Price, int] | RejectReason:
+    ask, bid = entry.ask.payload, entry.bid.payload
+    if sender == ask.matcher == bid.matcher:
+        fee = book.markets[call.market_id][1].value if call.market_id else 0
+        if fee > min(ask.max_fee_bps.value, bid.max_fee_bps.value):
+            return RejectReason.FEE_ABOVE_LIMIT
+        as_ask = bid.flags & BidFlags.PAY_AS_ASK or not call.price
+        return (ask.min_price_per_hour if as_ask else call.price), call.market_id
+    if sender == bid.buyer and book.now >= bid.open_from:
+        return ask.min_price_per_hour, 0
+    return RejectReason.WRONG_MATCHER
+
+
+def _terms(
+    book: SimulatedBook, call: OpenBatch, entry: MatchedOrders, price: Price
+) -> RejectReason | None:
+    ask, bid = entry.ask.payload, entry.bid.payload
+    rules = book.products[call.product]
+    flags = ask.flags | bid.flags
+    for broken, reason in (
+        (not ask.product == bid.product == call.product, RejectReason.WRONG_PRODUCT),
+        (bid.count != rules.slice_gpus, RejectReason.WRONG_COUNT),
+        (not bid.provider.is_zero and bid.provider != ask.provider, RejectReason.WRONG_PROVIDER),
+        (ask.provider == bid.buyer, RejectReason.SELF_DEALING),
+        (
+            not ask.min_price_per_hour <= price <= bid.max_price_per_hour,
+            RejectReason.PRICE_OUTSIDE_LIMITS,
+        ),
+        (
+            not ask.min_duration <= bid.duration <= ask.max_duration,
+            RejectReason.DURATION_OUTSIDE_LIMITS,
+        ),
+        (book.now > min(ask.start_by, bid.start_by), RejectReason.EXPIRED),
+        (bool(flags & BidFlags.VERIFIED or bid.audit_bps), RejectReason.FLAGS_DIFFER),
+    ):
+        if broken:
+            return reason
+    return None
+
+
+def _post_ready(book: SimulatedBook, ready: Signed[Ready]) -> None:
+    key = ready.payload.lease
+    _, lease = book.lease_in(key, MachineStatus.FUNDED)
+    if book.now > lease.start:
+        raise Revert("LeaseBook_TooLate")
+    if lease.is_ready:
+        raise Revert("LeaseBook_WrongStatus")
+    _require_ready(book, ready)
+    lease.is_ready = True
+    book.log.append(LeaseReady(lease=key, at=book.now))
+
+
+def _require_ready(book: SimulatedBook, ready: Signed[Ready]) -> None:
+    provider = ready.payload.provider
+    if not book.is_signed_by(ready.payload, ready.signature, provider, KeyRole.NODE, book.now):
+        raise Revert("LeaseBook_BadSignature")
+
+
+def _begin(book: SimulatedBook, call: Begin) -> None:
+    key, accept = call.ready.payload.lease, call.accept.payload
+    machine, lease = book.lease_in(key, MachineStatus.FUNDED)
+    if book.now > lease.start:
+        raise Revert("LeaseBook_TooLate")
+    if accept.lease != key:
+        raise Revert("LeaseBook_WrongLease")
+    opened_at = lease.start - book.deployment.windows.start
+    if not opened_at <= accept.started_at <= book.now:
+        raise Revert("LeaseBook_StartOutOfRange")
+    _require_ready(book, call.ready)
+    signed = (accept, call.accept.signature, lease.buyer, KeyRole.SESSION, accept.started_at)
+    if not book.is_signed_by(*signed):
+        raise Revert("LeaseBook_BadSignature")
+    lease.start, machine.status = accept.started_at, MachineStatus.ACTIVE
+    book.log.append(LeaseStarted(lease=key, started_at=accept.started_at, at=book.now))
+
+
+def _paid_after(book: SimulatedBook, lease: LeaseRow, amount: TokenAmount) -> int:
+    ceiling = TokenAmount(book.ceiling(lease))
+    return lease.paid + payable(amount, ceiling, TokenAmount(lease.paid)).value
+
+
+def _settling(book: SimulatedBook, signed: Signed[Voucher]) -> Step:
+    return lambda: _settle(book, signed)
+
+
+def _settle(book: SimulatedBook, signed: Signed[Voucher]) -> RejectReason | None:
+    voucher = signed.payload
+    try:
+        _, lease = book.lease_in(voucher.lease, *RUNNING)
+    except Revert:
+        return RejectReason.WRONG_STATE
+    paid = _paid_after(book, lease, voucher.amount)
+    if paid == lease.paid:
+        return RejectReason.WRONG_STATE
+    signature = (voucher, signed.signature, lease.buyer, KeyRole.SESSION, lease.start)
+    if not book.is_signed_by(*signature):
+        return RejectReason.BAD_SIGNATURE
+    book.pay(voucher.provider, lease, paid)
+    book.log.append(LeaseSettled(lease=voucher.lease, paid=TokenAmount(paid), at=book.now))
+    return None
+
+
+def _closing(book: SimulatedBook, entry: Closing) -> Step:
+    return lambda: _close(book, entry)
+
+
+def _close(book: SimulatedBook, entry: Closing) -> RejectReason | None:
+    voucher, final = entry.voucher.payload, entry.final.payload
+    try:
+        machine, lease = book.lease_in(voucher.lease, *RUNNING)
+    except Revert:
+        return RejectReason.WRONG_STATE
+    paid = _paid_after(book, lease, voucher.amount)
+    stopped = machine.status is MachineStatus.STOPPED
+    early = not stopped and book.now < lease.end
+
+    def by_buyer(payload: Voucher, signed: Signed[Voucher]) -> bool:
+        signature = (payload, signed.signature, lease.buyer, KeyRole.SESSION, lease.start)
+        return book.is_signed_by(*signature)
+
+    agreed = not early and entry.buyer_final is None and by_buyer(voucher, entry.voucher)
+    if not agreed and entry.buyer_final is not None:
+        own = entry.buyer_final
+        agreed = (own.payload.lease, own.payload.amount) == (voucher.lease, voucher.amount)
+        agreed = agreed and book.is_signed_by(
+            own.payload, own.signature, lease.buyer, KeyRole.SESSION, lease.start
+        )
+    if not agreed:
+        return RejectReason.WRONG_STATE if early else RejectReason.BAD_SIGNATURE
+    same = (final.lease, final.amount) == (voucher.lease, voucher.amount)
+    signed_final = same and book.is_signed_by(
+        final, entry.final.signature, voucher.provider, KeyRole.NODE, book.now
+    )
+    if paid != lease.cap and not signed_final:
+        return RejectReason.BAD_SIGNATURE
+    book.pay(voucher.provider, lease, paid)
+    over = LeaseEndReason.STOPPED if stopped or early else LeaseEndReason.END_OF_TIME
+    book.free(voucher.lease, paid, over)
+    return None
+
+
+def _stop(book: SimulatedBook, sender: Address, key: LeaseKey) -> None:
+    machine, lease = book.lease_in(key, MachineStatus.ACTIVE)
+    if sender != lease.buyer:
+        raise Revert("LeaseBook_NotOwner")
+    used, ceiling = book.now - lease.start, lease.cap
+    machine.status = MachineStatus.STOPPED
+    if used < lease.duration:
+        ceiling = book.ceiling(lease)
+        book.accounts[sender].cash += lease.cap - ceiling
+        lease.cap, lease.duration = ceiling, used
+    book.log.append(LeaseStopped(lease=key, ceiling=TokenAmount(ceiling), at=book.now))
+
+
+def _release(book: SimulatedBook, sender: Address, call: ReleaseLease) -> None:
+    key = call.lease
+    if sender != key.provider:
+        raise Revert("LeaseBook_NotOwner")
+    if call.reason not in _NAMED:
+        raise Revert("LeaseBook_BadReason")
+    machine, lease = book.lease_in(key, MachineStatus.FUNDED, *RUNNING)
+    if machine.status is MachineStatus.FUNDED:
+        book.penalise(key, _no_show(book, lease))
+        book.free(key, 0, LeaseEndReason.RELEASED_UNSTARTED)
+        return
+    paid = lease.paid
+    if call.voucher is not None and call.voucher.payload.amount.value > paid:
+        voucher = call.voucher
+        signature = (voucher.payload, voucher.signature, lease.buyer, KeyRole.SESSION, lease.start)
+        if voucher.payload.lease != key or not book.is_signed_by(*signature):
+            raise Revert("LeaseBook_BadSignature")
+        paid = _paid_after(book, lease, voucher.payload.amount)
+        book.pay(key.provider, lease, paid)
+    reason = call.reason
+    if machine.status is MachineStatus.STOPPED:
+        reason = LeaseEndReason.STOPPED
+    elif book.now >= lease.end:
+        reason = LeaseEndReason.END_OF_TIME
+    else:
+        rest = TokenAmount(lease.cap - paid)
+        book.penalise(key, release_penalty(rest, book.products[machine.product].penalty).value)
+    book.free(key, paid, reason)
+
+
+def _no_show(book: SimulatedBook, lease: LeaseRow) -> int:
+    window = book.deployment.windows.no_show
+    return no_show_amount(TokenAmount(lease.cap), lease.duration, window).value
+
+
+def _refund_unstarted(book: SimulatedBook, key: LeaseKey) -> None:
+    _, lease = book.lease_in(key, MachineStatus.FUNDED)
+    if book.now <= lease.start:
+        raise Revert("LeaseBook_TooEarly")
+    amount = _no_show(book, lease)
+    if lease.is_ready:
+        book.accounts[key.provider].cash += amount
+        book.free(key, amount, LeaseEndReason.BUYER_NO_SHOW)
+    else:
+        book.penalise(key, amount)
+        book.free(key, 0, LeaseEndReason.PROVIDER_NO_SHOW)
+
+
+def _expire(book: SimulatedBook, key: LeaseKey) -> None:
+    _, lease = book.lease_in(key, *RUNNING)
+    if book.now <= lease.end + book.deployment.windows.claim:
+        raise Revert("LeaseBook_TooEarly")
+    book.free(key, lease.paid, LeaseEndReason.EXPIRED)
+
+
+def _cancel(book: SimulatedBook, sender: Address, nonce: int) -> None:
+    account = book.accounts.get(sender)
+    if account is None or not account.use(nonce):
+        raise Revert("LeaseBook_NonceUnusable")
+    book.log.append(BidsCancelled(account=sender, nonce=nonce, below=False))

@@ -1,0 +1,102 @@
+"""What must hold after each event of a season, and what must have happened when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cloud_gpu.protocol.chain_events import LeaseClosed, LeaseOpened
+from cloud_gpu.protocol.effects import StartJob
+from cloud_gpu.protocol.lease import LeaseKey, MachineStatus
+from cloud_gpu.protocol.settlement import accrued
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.voucher import Voucher
+from tests.simulation.actors import Actor, BuyerActor, NodeActor
+from tests.simulation.scene import DEPLOYMENT
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Checkers:
+    """Invariants over one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._total = world.chain.book.owed
+        self._vouchers: dict[LeaseKey, int] = {}
+
+    def after_block(self) -> None:
+        """Money is conserved, pay is within voucher, ceiling and cap, bonds within need."""
+        book = self._world.chain.book
+        assert book.owed == book.deposited == self._total, (book.owed, book.deposited)
+        assert all(row.cash >= 0 for row in book.accounts.values())
+        for key, machine in book.machines.items():
+            lease = machine.lease
+            running = machine.status in (
+                MachineStatus.FUNDED,
+                MachineStatus.ACTIVE,
+                MachineStatus.STOPPED,
+            )
+            assert (lease is not None) == running, (key, machine.status)
+            if lease is None:
+                continue
+            assert 0 <= lease.paid <= lease.cap, (key, lease)
+            if machine.status is MachineStatus.FUNDED:
+                assert lease.paid == 0, (key, lease)
+            named = LeaseKey(provider=key.provider, index=key.index, seq=machine.seq)
+            assert lease.paid <= self._vouchers.get(named, 0), (named, lease)
+
+    def after_event(self, actor: Actor, effects: Sequence[object]) -> None:
+        """No machine works for two leases; no work without a lease on chain."""
+
+        if not isinstance(actor, NodeActor):
+            return
+        machines = [spec.lease.machine for spec in actor.room.running.values()]
+        leases = {spec.lease for spec in actor.room.running.values()}
+        assert len({lease.machine for lease in leases}) == len(leases), machines
+        for effect in effects:
+            if isinstance(effect, StartJob):
+                lease = effect.spec.lease
+                assert self._is_known(lease), f"work for {lease}, which never opened"
+
+    def _is_known(self, lease: LeaseKey) -> bool:
+        # A reorganisation may have taken the opening back while the node has not heard of it yet.
+        return self._world.faults.reorganise > 0 or any(
+            isinstance(event, LeaseOpened) and event.terms.key == lease for event in self._told()
+        )
+
+    def voucher(self, buyer: BuyerActor, signed: Signed[Voucher]) -> None:
+        """A buyer's vouchers never fall within a lease, and never run ahead by two intervals."""
+        voucher = signed.payload
+        before = buyer.promised.get(voucher.lease, TokenAmount(0))
+        assert voucher.amount >= before, (voucher, before)
+        buyer.promised[voucher.lease] = voucher.amount
+        most = max(self._vouchers.get(voucher.lease, 0), voucher.amount.value)
+        self._vouchers[voucher.lease] = most
+        tab = buyer.party.tab
+        assert tab is not None, voucher
+        elapsed = self._world.now // 1000 - tab.started_at
+        ahead = 2 * DEPLOYMENT.voucher_interval_s + 3  # its clock is the newest block it saw
+        ceiling = accrued(tab.terms.cap, elapsed + ahead, tab.terms.duration)
+        assert voucher.amount <= ceiling, (voucher, ceiling)
+
+    def _told(self) -> list[object]:
+        return [event for block in self._world.chain.blocks for _, event in block.events]
+
+    def at_the_end(self) -> None:
+        """Faults are off for long: every lock is released, every lease has one end."""
+        world, book = self._world, self._world.chain.book
+        self.after_block()
+        for key, machine in book.machines.items():
+            assert machine.status is MachineStatus.FREE, (key, machine)
+        opened = [e.terms.key for e in self._told() if isinstance(e, LeaseOpened)]
+        closed = [e.lease for e in self._told() if isinstance(e, LeaseClosed)]
+        assert sorted(opened) == sorted(closed)
+        assert len(set(opened)) == len(opened), "a lease number was opened twice"
+        for node in world.nodes:
+            assert not node.room.running, node.room.running
+            assert not node.room.prepared, node.room.prepared
+        assert world.market.party.status().openings == 0
+        assert world.market.replayed().state_hash() == world.market.party.state_hash()

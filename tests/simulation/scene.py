@@ -1,0 +1,138 @@
+"""Who takes part in a simulated season: keys, products, machines and money, by seed alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
+from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
+from cloud_gpu.protocol.lease import MachineKey, Windows
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.signing import state
+from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
+from cloud_gpu.protocol.values import Address, keccak256
+from cloud_gpu.testing.simulated_book import SimulatedBook
+from node.announcing import Announcements
+from node.pricing import Policy
+from node.provider import Provider
+
+T0 = 1_800_000_000
+"""Unix seconds at which every season begins."""
+
+TOKEN = 1_000_000
+DEPLOYMENT = Deployment(
+    chain_id=31337,
+    lease_book=Address(b"\x0b" * 20),
+    token=Address(b"\x0c" * 20),
+    first_block=0,
+    windows=Windows(start=20, claim=30, retire=60, no_show=10),
+    bond_unit=TokenAmount(TOKEN),
+    voucher_interval_s=4,
+)
+GPU_CLASS = GpuClass("A100-SXM4-80GB")
+PRODUCT = Product(
+    id=1,
+    gpu_class=GPU_CLASS,
+    slice_gpus=2,
+    region_group="",
+    min_bond=BasisPoints(5_000),
+    notice=10,
+    penalty=BasisPoints(1_000),
+    flags=0,
+)
+
+
+def key(name: str) -> LocalKey:
+    """One key per name."""
+    return LocalKey(keccak256(name.encode()).raw)
+
+
+MARKET = key("market")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One provider: its wallet, its node's key and peer, its machines."""
+
+    name: str
+    wallet: LocalKey
+    node: LocalKey
+    machines: int
+
+    @property
+    def peer(self) -> PeerId:
+        """Its node's peer."""
+        return PeerId(f"{self.name}-peer")
+
+    def machine(self, index: int) -> MachineKey:
+        """One of its machines."""
+        return MachineKey(provider=self.wallet.address, index=index)
+
+    def provider(self) -> Provider:
+        """The party, newly started."""
+        binding = NodeBinding(
+            provider=self.wallet.address, node_key=self.node.address, peer=self.peer
+        )
+        expiry = T0 + 10**6
+        return Provider(
+            deployment=DEPLOYMENT,
+            key=self.node,
+            peer=self.peer,
+            announcements=Announcements(
+                binding=state(binding, DEPLOYMENT.domain, self.wallet, nonce=1, expiry=expiry),
+                addresses=(f"/ip4/127.0.0.1/tcp/1/p2p/{self.peer}",),
+                policies={index: self._policy(index) for index in range(self.machines)},
+                interval_s=3,
+                domain=DEPLOYMENT.domain,
+                key=self.node,
+            ),
+        )
+
+    def _policy(self, index: int) -> Policy:
+        return Policy(
+            price=Price(1_000_000 + 50_000 * index),
+            min_duration=5,
+            max_duration=3_600,
+            matcher=MARKET.address,
+            max_fee=BasisPoints(500),
+            life_s=60,
+        )
+
+
+def seats(count: int, machines: int) -> list[Seat]:
+    """The providers."""
+    names = [f"provider-{number}" for number in range(count)]
+    return [Seat(name, key(name), key(f"{name}-node"), machines) for name in names]
+
+
+def profile() -> HardwareProfile:
+    """What every machine here is."""
+    return HardwareProfile(
+        gpu_class=GPU_CLASS,
+        gpus=(Gpu(model="A100", memory_mib=81_920),) * PRODUCT.slice_gpus,
+        cpu_model="EPYC",
+        cpu_architecture="x86_64",
+        cpu_cores=16,
+        memory_mib=65_536,
+        disk_mib=10_000,
+        region="FR/EU",
+        isolation=Isolation.CONTAINER,
+        simulated=True,
+    )
+
+
+def genesis(providers: list[Seat], buyers: list[LocalKey]) -> SimulatedBook:
+    """The book before the season: everybody registered, machines bonded, one market."""
+    book = SimulatedBook(deployment=DEPLOYMENT, now=T0)
+    book.register(MARKET.address, 0)
+    book.register_market(MARKET.address, BasisPoints(100))
+    book.register_product(PRODUCT)
+    for seat in providers:
+        book.register(seat.wallet.address, 1_000 * TOKEN)
+        book.delegate(seat.wallet.address, seat.node.address, KeyRole.NODE, T0 + 10**6)
+        for index in range(seat.machines):
+            book.add_machine(seat.machine(index), 100 * TOKEN, PRODUCT.id)
+    for buyer in buyers:
+        book.register(buyer.address, 500 * TOKEN)
+    return book

@@ -1,0 +1,104 @@
+"""Whole seasons of all parties under faults, by seed. More of them: pytest --seeds 20000."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloud_gpu.protocol.calls import ExpireLease, RefundUnstarted
+from cloud_gpu.testing import simulated_calls
+from cloud_gpu.testing.simulated_book import SimulatedBook
+from tests.simulation import faults as weather
+from tests.simulation.world import World
+
+STORM_S, CALM_S = 60, 150
+"""Calm lasts beyond start window, longest lease and claim window together."""
+
+SHARDS = 10
+REGRESSIONS = Path(__file__).parent / "regressions.txt"
+PROGRAM = (
+    "import hashlib, sys; from tests.simulation.test_seasons import season;"
+    "print(hashlib.sha256(season(int(sys.argv[1])).encode()).hexdigest())"
+)
+
+
+def season(seed: int) -> str:
+    """One seed from storm to calm; the log. Raises AssertionError when an invariant breaks."""
+    world = World(seed)
+    try:
+        world.run(STORM_S)
+        world.calm()
+        world.run(CALM_S)
+        world.checkers.at_the_end()
+    except Exception as error:
+        error.add_note(f"seed {seed}, {world.faults}; the last steps:")
+        error.add_note("\n".join(world.log[-30:]))
+        raise
+    return "\n".join(world.log)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_season_when_faults_strike_then_every_invariant_holds(
+    shard: int, request: pytest.FixtureRequest
+) -> None:
+    count: int = request.config.getoption("--seeds")
+    for seed in range(shard, count, SHARDS):
+        season(seed)
+
+
+def test_season_when_it_once_broke_then_it_holds_now() -> None:
+    for line in REGRESSIONS.read_text().splitlines():
+        if line and not line.startswith("#"):
+            season(int(line.split()[0]))
+
+
+def test_season_when_nothing_fails_then_leases_open_run_jobs_and_close() -> None:
+    world = World(1, weather.NONE)
+    world.run(STORM_S)
+    world.calm()
+    world.run(CALM_S)
+    world.checkers.at_the_end()
+    assert sum(buyer.leases_closed for buyer in world.buyers) >= 3
+    assert sum(buyer.jobs_done for buyer in world.buyers) >= 3
+
+
+def test_season_when_run_again_in_another_process_then_the_log_is_the_same() -> None:
+    digests = {hashlib.sha256(season(7).encode()).hexdigest()}
+    for hash_seed in ("0", "12345"):
+        environ = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", PROGRAM, "7"]
+        ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        digests.add(ran.stdout.strip())
+    assert len(digests) == 1
+
+
+def test_checkers_when_nobody_ends_what_hangs_then_they_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carry_out = simulated_calls.carry_out
+
+    def without_exits(book: SimulatedBook, sender: object, call: object) -> None:
+        if not isinstance(call, RefundUnstarted | ExpireLease):
+            carry_out(book, sender, call)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("cloud_gpu.testing.simulated_chain.carry_out", without_exits)
+    with pytest.raises(AssertionError, match="MachineRow"):
+        season(0)
+
+
+def test_checkers_when_money_appears_then_they_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    pay = SimulatedBook.pay
+
+    def generous(book: SimulatedBook, provider: object, lease: object, paid: int) -> None:
+        pay(book, provider, lease, paid)  # type: ignore[arg-type]
+        book.accounts[provider].cash += 1  # type: ignore[index]
+
+    monkeypatch.setattr(SimulatedBook, "pay", generous)
+    with pytest.raises(AssertionError, match=r"\d+"):
+        season(1)
