@@ -27,7 +27,7 @@ def test_a_bid_that_no_ask_satisfies_names_the_limit_and_the_nearest_change(buye
     error = refused.json
     assert error["reason"] == "no-match"
     assert error["found"] == "max_price: asks from 0.745 tokens per GPU-hour"
-    assert error["needed"] == "at most 0.50 tokens per GPU-hour"
+    assert error["needed"] == "at most 0.50"
     assert 'max_price="0.745"' in error["next"]
 
 
