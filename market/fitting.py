@@ -155,7 +155,7 @@ def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
         return None
     name, _sep, rest = unmet.partition(": ")
     found, _sep, needed = rest.removeprefix("found ").partition(", needed ")
-    change = f"relax {name} to {found}" if needed else f"relax {name}"
+    change = f"accept {found} ({name})" if needed else f"do without {name}"
     return Obstacle(f"terms.{name}", needed or rest, found, change, _HARD)
 
 

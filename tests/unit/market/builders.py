@@ -21,13 +21,21 @@ from cloud_gpu.protocol.chain_events import (
 from cloud_gpu.protocol.effects import MarketEffect, ReportBid, Transact
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, DeadlinePassed
 from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
-from cloud_gpu.protocol.identity import Delegation, KeyRole, LocalKey, NodeBinding, PeerId
+from cloud_gpu.protocol.identity import (
+    Delegation,
+    KeyRole,
+    LocalKey,
+    NodeBinding,
+    NoDelegates,
+    PeerId,
+)
 from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms, MachineKey
-from cloud_gpu.protocol.match import BidReport
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Advert, Ask, Bid, SignedAdvert, SignedBid, Terms
-from cloud_gpu.protocol.signing import Domain, sign, state
+from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
+from market.book import RestingAsk, RestingBid
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent
 
@@ -123,12 +131,12 @@ def order(
     *,
     limit: str | int = "1.50",
     nonce: int = 0,
-    terms: Terms | None = None,
+    wanting: Terms | None = None,
     signer: str | None = None,
     **changes: object,
 ) -> SignedBid:
     """A bid of `buyer`, signed."""
-    terms = terms or Terms()
+    terms = wanting or Terms()
     fields: dict[str, object] = {
         "buyer": key(buyer).address,
         "product": 1,
@@ -172,15 +180,17 @@ def joined(account: str, tokens: int = 0) -> list[ChainEvent]:
 
 
 def provider(
-    name: str, machines: int = 1, *, bond: int = 10, in_product: int = 1
+    name: str, machines: int = 1, *, bond: int = 10, products: tuple[int, ...] = (1,)
 ) -> list[ChainEvent]:
-    """A provider with bonded machines and a node key."""
+    """A provider with bonded machines, of the products in turn, and a node key."""
     delegation = Delegation(account=key(name).address, role=KeyRole.NODE, expiry=NOW_S + 10**6)
     events = joined(name, bond * machines)
     events.append(DelegationChanged(signer=key(name + "-node").address, delegation=delegation))
     events += [
         MachineAdded(
-            machine=machine(name, index), product=in_product, bond=TokenAmount(bond * TOKEN)
+            machine=machine(name, index),
+            product=products[index % len(products)],
+            bond=TokenAmount(bond * TOKEN),
         )
         for index in range(machines)
     ]
@@ -250,9 +260,13 @@ class Desk:
     def end_round(self) -> list[MarketEffect]:
         return self.pass_time(RULES.round_ms)
 
+    def report_of(self, bid: Digest) -> BidReport:
+        """What the API would answer now."""
+        return reports(self.effects)[bid]
+
     def report(self, order_: SignedBid) -> BidReport:
         """What the API would answer now."""
-        return reports(self.effects)[order_.bid.payload.id]
+        return self.report_of(order_.bid.payload.id)
 
 
 def batches(effects: Sequence[MarketEffect]) -> list[OpenBatch]:
@@ -276,3 +290,36 @@ def pairs(effects: Sequence[MarketEffect]) -> list[tuple[Digest, Digest]]:
 def reports(effects: Sequence[MarketEffect]) -> dict[Digest, BidReport]:
     """The last report of each bid."""
     return {effect.report.bid: effect.report for effect in effects if isinstance(effect, ReportBid)}
+
+
+def resting_ask(signed: SignedAdvert, *, batch: Instant = 0) -> RestingAsk:
+    """An ask as the book holds it; its id is its tie key."""
+    ask = signed.body.ask
+    verified = verify(ask, DOMAIN, account=ask.payload.provider, keys=AnyNodeKey(), at=NOW_S)
+    assert isinstance(verified, Verified), verified
+    return RestingAsk(
+        id=ask.payload.id, ask=verified, advert=signed, batch=batch, tie=ask.payload.id.raw
+    )
+
+
+def resting_bid(signed: SignedBid, *, batch: Instant = 0, inbox: int = 1) -> RestingBid:
+    """A bid as the book holds it; its id is its tie key."""
+    bid = signed.bid.payload
+    verified = verify(signed.bid, DOMAIN, account=bid.buyer, keys=NoDelegates(), at=NOW_S)
+    assert isinstance(verified, Verified), verified
+    return RestingBid(
+        id=bid.id,
+        bid=verified,
+        terms=signed.terms,
+        inbox=inbox,
+        batch=batch,
+        tie=bid.id.raw,
+        report=BidReport(bid=bid.id, state=BidState.PENDING),
+    )
+
+
+class AnyNodeKey:
+    """A key ring that lets every key sign: what the intake checks is not tested here."""
+
+    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
+        return True

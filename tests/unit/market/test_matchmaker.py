@@ -14,7 +14,7 @@ from cloud_gpu.protocol.chain_events import (
     MachinePaused,
     TransactionFailed,
 )
-from cloud_gpu.protocol.effects import ListAsk, ReportLease, Transact, UnlistAsk
+from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportLease, Transact, UnlistAsk
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import BidWithdrawn, DeadlinePassed
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState
@@ -372,7 +372,8 @@ def test_matches_of_one_price_share_a_transaction_and_others_do_not(desk: Desk) 
 
 def test_replaying_the_same_events_gives_the_same_effects_and_state(desk: Desk) -> None:
     match_one(desk)
-    twin, effects = Matchmaker(RULES), []
+    twin = Matchmaker(RULES)
+    effects: list[MarketEffect] = []
     for event, now in desk.log:
         effects += twin.handle(event, now)
     assert effects == desk.effects

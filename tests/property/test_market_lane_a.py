@@ -1,0 +1,254 @@
+"""Lane A against a naive twin, and the promises it makes: limits, no envy, nothing used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloud_gpu.protocol.events import AskHeard, BidSubmitted
+from cloud_gpu.protocol.orders import AskId, BidId, SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol.values import Address
+from market.book import RestingAsk, RestingBid
+from market.fitting import Conditions, fits
+from market.ledger import Ledger
+from market.on_demand import Clearing, clear
+from tests.unit.market.builders import (
+    FEE,
+    NOW_S,
+    RULES,
+    TOKEN,
+    Desk,
+    advert,
+    joined,
+    key,
+    order,
+    pairs,
+    product,
+    profile,
+    provider,
+    resting_ask,
+    resting_bid,
+)
+
+PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 3
+PRICES = ("0.80", "1.00", "1.10", "1.50")
+DURATIONS = (60, 3_600, 7_200)
+BONDS = (0, 1, 10)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round is given."""
+
+    asks: dict[int, list[RestingAsk]]
+    bids: list[RestingBid]
+    cash: dict[Address, int]
+    given: Conditions
+
+    @property
+    def clearing(self) -> Clearing:
+        return clear(self.bids, self.asks, self.cash, frozenset(), self.given)
+
+
+regions = st.sampled_from(("FR/EU", "US"))
+wishes = st.sampled_from((Terms(), Terms(regions=("EU",)), Terms(gpu_memory_mib_min=90_000)))
+
+
+@st.composite
+def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
+    """At most one ask a machine, of two products."""
+    machines = draw(
+        st.lists(
+            st.tuples(st.sampled_from(PROVIDERS), st.integers(0, MACHINES - 1)),
+            unique=True,
+            max_size=7,
+        )
+    )
+    return [
+        advert(
+            name,
+            index,
+            at=draw(st.sampled_from(PRICES)),
+            product=1 + index % 2,
+            min_duration=draw(st.sampled_from((60, 600))),
+            hardware=profile(region=draw(regions)),
+        )
+        for name, index in machines
+    ]
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> list[SignedBid]:
+    """Bids with shared nonces, wishes and narrow vaults."""
+    count = draw(st.integers(0, 8))
+    found = [
+        order(
+            draw(st.sampled_from(BUYERS)),
+            limit=draw(st.sampled_from(PRICES)),
+            product=draw(st.sampled_from((1, 1, 2))),
+            nonce=draw(st.integers(0, 4)),
+            duration=draw(st.sampled_from(DURATIONS)),
+            wanting=draw(wishes),
+        )
+        for _ in range(count)
+    ]
+    return list({each.bid.payload.id: each for each in found}.values())
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> Round:
+    batches = st.integers(0, 1)
+    offered = [resting_ask(each, batch=draw(batches)) for each in draw(adverts())]
+    wanted = [resting_bid(each, batch=draw(batches)) for each in draw(orders())]
+    ledger = Ledger(RULES.bond_unit)
+    for number in (1, 2):
+        ledger.apply(product(number))
+    given_ = Conditions(
+        at=NOW_S,
+        inclusion_s=3,
+        fee=FEE,
+        products=ledger.products,
+        bonds={a.machine: TokenAmount(draw(st.sampled_from(BONDS)) * TOKEN) for a in offered},
+    )
+    asks: dict[int, list[RestingAsk]] = {1: [], 2: []}
+    for ask in sorted(offered, key=lambda ask: ask.rank):
+        asks[ask.ask.payload.product].append(ask)
+    cash = {key(name).address: draw(st.sampled_from((0, 1, 3))) * TOKEN for name in BUYERS}
+    return Round(asks, sorted(wanted, key=lambda bid: bid.rank), cash, given_)
+
+
+def twin(found: Round) -> list[tuple[BidId, AskId, Price]]:
+    """Every bid looks at every ask, and every rule is written out once more."""
+    free = [ask for ladder in found.asks.values() for ask in ladder]
+    cash, served = dict(found.cash), set()
+    fills = []
+    for bid in sorted(
+        found.bids, key=lambda b: (-b.bid.payload.max_price_per_hour.value, b.batch, b.tie)
+    ):
+        wish = bid.bid.payload
+        if (wish.buyer, wish.nonce) in served:
+            continue
+        fitting = []
+        for ask in free:
+            offer = ask.ask.payload
+            cost = offer.min_price_per_hour.value * wish.count * wish.duration // 3_600
+            bond = found.given.bonds[ask.machine].value
+            if (
+                offer.product == wish.product
+                and offer.min_price_per_hour.value <= wish.max_price_per_hour.value
+                and offer.min_duration <= wish.duration <= offer.max_duration
+                and offer.provider != wish.buyer
+                and bid.terms.unmet_by(ask.advert.body.profile, offer.provider) is None
+                and bond * 10_000 >= cost * 1_000
+                and cost > 0
+            ):
+                fitting.append((offer.min_price_per_hour.value, ask.batch, ask.tie, cost, ask))
+        if not fitting:
+            continue
+        _, _, _, cost, ask = min(fitting, key=lambda each: each[:3])
+        if cash.get(wish.buyer, 0) < cost:
+            continue
+        cash[wish.buyer] -= cost
+        served.add((wish.buyer, wish.nonce))
+        free.remove(ask)
+        fills.append((bid.id, ask.id, ask.ask.payload.min_price_per_hour))
+    return fills
+
+
+@given(rounds())
+def test_the_clearing_is_the_naive_twins(found: Round) -> None:
+    fills = [(fill.bid.id, fill.ask.id, fill.price) for fill in found.clearing.fills]
+    assert fills == twin(found)
+
+
+@given(rounds())
+def test_every_fill_is_within_all_limits_and_nothing_is_used_twice(found: Round) -> None:
+    clearing = found.clearing
+    for fill in clearing.fills:
+        assert fits(fill.bid, fill.ask, found.given)
+        limit = fill.bid.bid.payload.max_price_per_hour
+        assert fill.ask.ask.payload.min_price_per_hour == fill.price <= limit
+    machines = [fill.ask.machine for fill in clearing.fills]
+    nonces = [fill.bid.nonce for fill in clearing.fills]
+    assert len(set(machines)) == len(machines)
+    assert len(set(nonces)) == len(nonces)
+    for buyer, cash in found.cash.items():
+        spent = sum(f.cap.value for f in clearing.fills if f.bid.nonce[0] == buyer)
+        assert spent <= cash
+
+
+@given(rounds())
+def test_no_unfilled_bid_envies_a_cheaper_one(found: Round) -> None:
+    clearing = found.clearing
+    for bid in clearing.unmatched:
+        if bid.id in clearing.short:
+            continue
+        for fill in clearing.fills:
+            if fill.bid.bid.payload.max_price_per_hour < bid.bid.payload.max_price_per_hour:
+                same_book = fill.ask.ask.payload.product == bid.bid.payload.product
+                assert not (same_book and fits(bid, fill.ask, found.given)), (bid, fill)
+
+
+@given(rounds())
+def test_every_bid_is_filled_unmatched_or_has_an_alternative_that_was_filled(found: Round) -> None:
+    clearing = found.clearing
+    filled = {fill.bid.id for fill in clearing.fills}
+    served = {fill.bid.nonce for fill in clearing.fills}
+    left = {bid.id for bid in clearing.unmatched}
+    assert not filled & left
+    for bid in found.bids:
+        assert bid.id in filled or bid.id in left or bid.nonce in served
+    assert set(clearing.short) <= left
+
+
+@given(rounds())
+def test_raising_a_filled_bid_never_unfills_it(found: Round) -> None:
+    for fill in found.clearing.fills:
+        raised = order_with_limit(fill.bid, "9.00")
+        rest = [bid for bid in found.bids if bid.id != fill.bid.id]
+        again = sorted([*rest, raised], key=lambda bid: bid.rank)
+        clearing = clear(again, found.asks, found.cash, frozenset(), found.given)
+        assert raised.nonce in {each.bid.nonce for each in clearing.fills}
+
+
+def order_with_limit(bid: RestingBid, limit: str) -> RestingBid:
+    payload = bid.bid.payload
+    name = next(name for name in BUYERS if key(name).address == payload.buyer)
+    signed = order(
+        name,
+        limit=limit,
+        product=payload.product,
+        nonce=payload.nonce,
+        duration=payload.duration,
+        wanting=bid.terms,
+    )
+    return resting_bid(signed, batch=bid.batch)
+
+
+@given(adverts(), orders(), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_within_a_round_changes_nothing(
+    offered: list[SignedAdvert], wanted: list[SignedBid], rng: Random
+) -> None:
+    """Neither who is matched with whom, nor the state afterwards."""
+    events: list[AskHeard | BidSubmitted] = [AskHeard(advert=each) for each in offered]
+    events += [BidSubmitted(order=each, inbox=n) for n, each in enumerate(wanted, 1)]
+    shuffled = list(events)
+    rng.shuffle(shuffled)
+    found = [one_round(each) for each in (events, shuffled)]
+    assert found[0] == found[1]
+
+
+def one_round(events: Sequence[AskHeard | BidSubmitted]) -> tuple[object, object]:
+    desk = Desk()
+    desk.mine(product(2))
+    for name in PROVIDERS:
+        desk.mine(*provider(name, MACHINES, products=(1, 2)))
+    desk.mine(*joined("bob", 3), *joined("dan", 3))
+    desk.tell(*events)
+    matched = pairs(desk.end_round())
+    return matched, desk.market.state_hash()
