@@ -40,6 +40,8 @@ class Trading:
     matcher: LocalKey
     product: int
     market_id: int
+    since: int
+    """Chain time when trading began, Unix seconds: orders made twice are the same."""
 
     @property
     def machine(self) -> MachineKey:
@@ -57,7 +59,7 @@ class Trading:
             min_price_per_hour=PRICE,
             min_duration=10,
             max_duration=86_400,
-            start_by=self.deployed.anvil.time() + 3_600,
+            start_by=self.since + 3_600,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
         )
@@ -66,15 +68,14 @@ class Trading:
     def bid(
         self, nonce: int = 0, duration: int = 600, signer: LocalKey | None = None
     ) -> Signed[Bid]:
-        now = self.deployed.anvil.time()
         bid = Bid(
             buyer=self.buyer.address,
             product=self.product,
             count=1,
             max_price_per_hour=PRICE,
             duration=duration,
-            start_by=now + 3_600,
-            open_from=now + 3_600,
+            start_by=self.since + 3_600,
+            open_from=self.since + 3_600,
             nonce=nonce,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
@@ -163,4 +164,5 @@ def trading_on(deployed: Deployed, machines: int = 1) -> Trading:
         matcher=matcher,
         product=product,
         market_id=market_id,
+        since=deployed.anvil.time(),
     )
