@@ -19,7 +19,7 @@ from cloud_gpu.protocol.effects import AnyNotice
 from cloud_gpu.protocol.errors import FundsTooSmall, NoMatch, SettingsInvalid
 from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
 from cloud_gpu.protocol.identity import PeerId
-from cloud_gpu.protocol.match import BidReport
+from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
 from cloud_gpu.protocol.ports import AccountView, Clock, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
@@ -129,10 +129,19 @@ class Client:
 
         Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`.
         """
-        orders, _ = await self._orders(request, progress)
+        orders = await self.sign(request, progress)
         for order in orders:
-            await self._market.place(order)
+            await self.submit(order)
         return orders
+
+    async def sign(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
+        """The bids that `place` would hand in, ready for `submit`. Raises as `place`."""
+        orders, _ = await self._orders(request, progress)
+        return orders
+
+    async def submit(self, order: SignedBid) -> SignedReceipt:
+        """Hand in a bid that was signed before. Raises `Rejected`, `MarketUnavailable`."""
+        return await self._market.place(order)
 
     async def report(self, bid: Digest) -> BidReport:
         """How far a bid is, by the market's word. Raises `Rejected` for an unknown one."""

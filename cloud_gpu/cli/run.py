@@ -118,9 +118,7 @@ def _tell(run: Invocation, result: RunResult, bill: Bill | None) -> None:
     if run.form is Format.TABLE:
         sys.stdout.flush()
         run.say.progress(f"exit code {result.code} after {result.duration_s:.1f} s")
-        if bill is not None:
-            run.say.progress(str(bill))
-        return
+        return  # the session has told its bill
     payload: dict[str, Any] = {
         "exit_code": result.code,
         "outcome": str(result.outcome),
