@@ -54,26 +54,28 @@ class SqlJournal:
         """
         head, position = FIRST_HEAD, 0
         while rows := self._rows_after(position):
-            for row in rows:
+            for found, now, body, sealed in rows:
                 position += 1
-                head = _next_head(head, row.at, row.event)
-                if row.position != position or row.head != head.raw:
+                head = _next_head(head, now, body)
+                if found != position or sealed != head.raw:
                     raise StorageFailed(
                         f"journal entry {position} does not follow from those before it: the"
                         " journal was changed, or lost entries. Restore it from a copy"
                     )
-                yield _parse(row.event, position), row.at
+                yield _parse(body, position), now
 
-    def _rows_after(self, position: int) -> list[JournalRow]:
+    def _rows_after(self, last: int) -> list[tuple[int, Instant, bytes, bytes]]:
+        columns = self._table.c
         wanted = (
-            select(self._table)
-            .where(self._table.c.position > position, self._table.c.position <= self._position)
-            .order_by(self._table.c.position)
+            select(columns.position, columns.at, columns.event, columns.head)
+            .where(columns.position > last, columns.position <= self._position)
+            .order_by(columns.position)
             .limit(_ROWS_AT_ONCE)
         )
         with self._database.reading() as connection:
             return [
-                JournalRow.model_construct(**row) for row in connection.execute(wanted).mappings()
+                (position, now, _octets(body), _octets(head))
+                for position, now, body, head in connection.execute(wanted)
             ]
 
     def _newest(self) -> tuple[int, Digest]:
@@ -85,6 +87,11 @@ class SqlJournal:
 
 def _next_head(head: Digest, now: Instant, body: bytes) -> Digest:
     return keccak256(head.raw + now.to_bytes(8, "big") + body)
+
+
+def _octets(found: bytes | str) -> bytes:
+    """SQLite gives what is there, also where somebody wrote text by hand."""
+    return found if isinstance(found, bytes) else found.encode()
 
 
 def _parse(body: bytes, position: int) -> MatchmakerEvent:
