@@ -1,13 +1,15 @@
 """One drawn segment's audit, as the verifier whose turn it is leads it.
 
-The node shows its evidence, another provider repeats the job; a difference is repeated by a third
-and put before the other verifier; two equal verdicts accuse. Every stage ends by itself in time.
-First form: a node that shows nothing costs itself the segment's price, it is not convicted
-(`challenge`, `openLeaf` and `convictSilent` come with the full protocol).
+The node shows its evidence, another provider repeats the job. A difference is repeated by others,
+put before the other verifier when two of them agree on it, and accused by two equal verdicts; what
+anybody could reproduce is never accused. Every stage ends by itself in time. First form: a node
+that shows nothing forgoes the segment's price and is not convicted (`challenge`, `openLeaf` and
+`convictSilent` come with the full protocol).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -28,7 +30,8 @@ from verifier.ledger import BatchOnChain
 from verifier.means import Means
 from verifier.referee import Ruling, check_verdict, rule
 from verifier.review import Retries, Review
-from verifier.runs import Runs
+from verifier.runs import Run, Runs
+from verifier.whereabouts import Place
 
 
 class Stage(StrEnum):
@@ -37,6 +40,7 @@ class Stage(StrEnum):
     EVIDENCE = "evidence"
     FIRST_RUN = "first-run"
     SECOND_RUN = "second-run"
+    THIRD_RUN = "third-run"
     OPINION = "opinion"
     ACCUSING = "accusing"
     DECIDED = "decided"
@@ -47,6 +51,7 @@ class Step(StrEnum):
 
     SHOWN = "shown"
     DIFFERED = "differed"
+    SPLIT = "split"
     CONFIRMED = "confirmed"
     AGREED = "agreed"
     DECIDE = "decide"
@@ -59,13 +64,22 @@ AUDIT_TABLE: Final = MappingProxyType(
         (Stage.FIRST_RUN, Step.DIFFERED): Stage.SECOND_RUN,
         (Stage.FIRST_RUN, Step.DECIDE): Stage.DECIDED,
         (Stage.SECOND_RUN, Step.CONFIRMED): Stage.OPINION,
+        (Stage.SECOND_RUN, Step.SPLIT): Stage.THIRD_RUN,
         (Stage.SECOND_RUN, Step.DECIDE): Stage.DECIDED,
+        (Stage.THIRD_RUN, Step.CONFIRMED): Stage.OPINION,
+        (Stage.THIRD_RUN, Step.DECIDE): Stage.DECIDED,
         (Stage.OPINION, Step.AGREED): Stage.ACCUSING,
         (Stage.OPINION, Step.DECIDE): Stage.DECIDED,
         (Stage.ACCUSING, Step.DECIDE): Stage.DECIDED,
     }
 )
 """(stage, step) -> stage; a missing entry is our own mistake."""
+
+
+_RUNS: Final = MappingProxyType({Stage.FIRST_RUN: 1, Stage.SECOND_RUN: 2, Stage.THIRD_RUN: 3})
+"""How many re-executions a stage waits for."""
+
+_MATCH: Final = VerdictResult.MATCH
 
 
 class Finding(StrEnum):
@@ -95,6 +109,8 @@ class Audit:
         """Why it was decided so, for people."""
         self._inquiry = Inquiry(batch.lease.machine, self._question, means)
         self._runs: Runs | None = None
+        self._different: ResultContent | None = None
+        """What two auditors got instead."""
         self._opinion_until: Instant | None = None
         self._retries = Retries()
 
@@ -138,23 +154,32 @@ class Audit:
         if self._runs is None or self.evidence is None:
             return
         self._runs.take(event)
-        committed = self.evidence.result.body.content
         runs = self._runs.done
-        if self.stage is Stage.FIRST_RUN and runs:
-            match runs[0].compared_with(committed):
-                case VerdictResult.MATCH:
-                    self._decide(Finding.MATCH, f"{runs[0].auditor} got the same")
-                case VerdictResult.MISMATCH:
-                    self._step(Step.DIFFERED)
-                case VerdictResult.INCOMPARABLE:
-                    self._decide(Finding.INCONCLUSIVE, "the results cannot be compared")
-        elif self.stage is Stage.SECOND_RUN and len(runs) > 1:
-            first, second = runs[:2]
-            is_other = second.compared_with(committed) is VerdictResult.MISMATCH
-            if is_other and second.compared_with(first.content) is VerdictResult.MATCH:
-                self._step(Step.CONFIRMED)
-            else:
-                self._decide(Finding.INCONCLUSIVE, "two re-executions differ")
+        if len(runs) == _RUNS.get(self.stage):
+            self._judge(runs, self.evidence.result.body.content)
+
+    def _judge(self, runs: Sequence[Run], committed: ResultContent) -> None:
+        """All runs of this stage are here: what do they say together?"""
+        *before, newest = runs
+        found = newest.compared_with(committed)
+        was_reproduced = any(run.compared_with(committed) is _MATCH for run in before)
+        if found is VerdictResult.INCOMPARABLE:
+            self._decide(Finding.INCONCLUSIVE, "the results cannot be compared")
+        elif found is _MATCH and (not before or was_reproduced):
+            self._decide(Finding.MATCH, f"{newest.auditor} got the same")
+        elif not before:
+            self._step(Step.DIFFERED)
+        elif (
+            not was_reproduced
+            and found is VerdictResult.MISMATCH
+            and (agreeing := [run for run in before if newest.compared_with(run.content) is _MATCH])
+        ):
+            self._different = agreeing[0].content
+            self._step(Step.CONFIRMED)
+        elif self.stage is Stage.SECOND_RUN:
+            self._step(Step.SPLIT)
+        else:
+            self._decide(Finding.INCONCLUSIVE, "the re-executions differ among themselves")
 
     def take_opinion(self, signed: Signed[Verdict], now: Instant) -> None:
         """The other verifier gave its verdict on the difference."""
@@ -190,7 +215,7 @@ class Audit:
                 if self._inquiry.is_over(review.now):
                     said = self._inquiry.refusal or "nothing"
                     self._decide(Finding.INCONCLUSIVE, f"the node shows no evidence: {said}")
-            case Stage.FIRST_RUN | Stage.SECOND_RUN:
+            case Stage.FIRST_RUN | Stage.SECOND_RUN | Stage.THIRD_RUN:
                 self._review_runs(review)
             case Stage.OPINION:
                 self._review_opinion(review)
@@ -201,25 +226,25 @@ class Audit:
 
     def _review_runs(self, review: Review) -> None:
         assert self._runs is not None
-        self._runs.review(1 if self.stage is Stage.FIRST_RUN else 2, review)
+        assert self.evidence is not None
+        self._runs.review(_RUNS[self.stage], review)
         if not self._runs.has_failed:
             return
+        committed = self.evidence.result.body.content
         if self.stage is Stage.FIRST_RUN:
             self._decide(Finding.NOT_REPEATED, "no auditor could run it")
+        elif any(run.compared_with(committed) is _MATCH for run in self._runs.done):
+            self._decide(Finding.MATCH, "one of two got the same, and nobody else is left to ask")
         else:
             self._decide(Finding.INCONCLUSIVE, "the difference could not be repeated")
 
     def _review_opinion(self, review: Review) -> None:
         assert self._runs is not None
-        assert self.evidence is not None
-        first = self._runs.done[0]
+        assert self._different is not None
         if not self.verdicts:
-            leaf = self._outline.segments[self.i].leaf
-            self.verdicts = (
-                self._means.verdict(
-                    self._batch, self.i, leaf, first.content.digest, VerdictResult.MISMATCH
-                ),
-            )
+            leaf, digest = self._outline.segments[self.i].leaf, self._different.digest
+            own = self._means.verdict(self._batch, self.i, leaf, digest, VerdictResult.MISMATCH)
+            self.verdicts = (own,)
         if self._opinion_until is None:
             wait_s = self._runs.time_s + self._means.patience.opinion_slack_s
             self._opinion_until = review.now + instant(wait_s)
@@ -230,14 +255,11 @@ class Audit:
         other = self._means.other
         place = self._means.whereabouts.verifier(other) if other else None
         if place is not None and self._retries.due("ask", review, self._means.patience.repeat_s):
-            self._ask_opinion(first.content, review)
+            self._ask_opinion(self._different, place, review)
 
-    def _ask_opinion(self, replayed: ResultContent, review: Review) -> None:
+    def _ask_opinion(self, replayed: ResultContent, place: Place, review: Review) -> None:
         assert self._runs is not None
         assert self.evidence is not None
-        assert self._means.other is not None
-        place = self._means.whereabouts.verifier(self._means.other)
-        assert place is not None
         question = OpinionAsked(
             verdict=self.verdicts[0],
             evidence=self.evidence,

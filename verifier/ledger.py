@@ -124,6 +124,10 @@ class Ledger:
         """Providers that have a machine of a product."""
         return {machine.provider for machine, of in self._machines.items() if of == product}
 
+    def is_on_probation(self, provider: Address) -> bool:
+        """Whether a provider was convicted, and has not shown a hundred segments since."""
+        return self._probation.get(provider, 0) > 0
+
     def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
         """See `KeyRing`; `at` in Unix seconds."""
         found = self._keys.get(signer)

@@ -1,7 +1,7 @@
 """The re-executions of one segment: who ran it, what each gave, and how often it was tried.
 
-The accused provider never runs it, nor twice the same auditor; what fails is tried again on
-replacements, a bounded number of times.
+The accused provider never runs it, nor twice the same auditor, nor one that was itself convicted
+of late; what fails is tried again on replacements, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ class Runs:
         product = self._means.ledger.product_of(self._evidence.leaf.lease.machine)
         if place is None or product is None:
             return
+        owners = self._means.ledger.owners_of(product.product)
+        convicted = {owner for owner in owners if self._means.ledger.is_on_probation(owner)}
         self._until = review.now + instant(self.time_s)
         review.look_at(self._until)
         review.do(
@@ -92,7 +94,7 @@ class Runs:
                 evidence=self._evidence,
                 peer=place.peer,
                 addresses=place.addresses,
-                excluded=tuple(self._excluded),
+                excluded=(*self._excluded, *sorted(convicted - set(self._excluded))),
                 gpu_class=product.gpu_class,
                 gpus=product.slice_gpus,
                 against=(*self._against, *(run.content for run in self.done)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 
 from cloud_gpu.protocol.audit import (
@@ -319,6 +320,7 @@ def profile() -> HardwareProfile:
     )
 
 
+@cache
 def advert(provider: str, signer: LocalKey | None = None) -> SignedAdvert:
     node = node_key(provider)
     ask = Ask(

@@ -63,6 +63,7 @@ PROVIDERS = ("accused", "auditor-a", "auditor-b", "auditor-c")
 RIGHT = content_of(file("out/a.txt", b"right"))
 OTHER = content_of(file("out/a.txt", b"other"))
 THIRD = content_of(file("out/a.txt", b"third"))
+FOURTH = content_of(file("out/a.txt", b"fourth"))
 
 PATIENCE = Patience(
     evidence_s=30,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -48,7 +50,9 @@ from tests.unit.verifier.builders import (
     verdict_of,
 )
 from tests.unit.verifier.story import (
+    FOURTH,
     OTHER,
+    PROVIDERS,
     RIGHT,
     THIRD,
     Story,
@@ -236,13 +240,39 @@ def test_a_difference_is_repeated_by_a_third() -> None:
     assert not story.said(OpinionAsked)
 
 
-@pytest.mark.parametrize("second", [RIGHT, THIRD])
-def test_auditors_that_disagree_convict_nobody(second: ResultContent) -> None:
+@pytest.mark.parametrize(
+    ("runs", "end"),
+    [
+        ((RIGHT,), "match"),
+        ((OTHER, OTHER), OTHER),
+        ((OTHER, RIGHT, RIGHT), "match"),
+        ((OTHER, RIGHT, OTHER), "inconclusive"),  # reproduced once: never accused
+        ((OTHER, RIGHT, THIRD), "inconclusive"),
+        ((OTHER, RIGHT, None), "match"),
+        ((OTHER, THIRD, THIRD), THIRD),
+        ((OTHER, THIRD, OTHER), OTHER),
+        ((OTHER, THIRD, RIGHT), "inconclusive"),
+        ((OTHER, THIRD, FOURTH), "inconclusive"),
+        ((OTHER, THIRD, None), "inconclusive"),
+        ((OTHER, None), "inconclusive"),
+    ],
+)
+def test_what_re_executions_say_together(
+    runs: Sequence[ResultContent | None], end: str | ResultContent
+) -> None:
+    """None: three auditors failed. A content: what the other verifier is asked about."""
     batch = one()
-    story = Story().until_replay(batch).replayed(batch, OTHER, "auditor-a")
-    story.replayed(batch, second, "auditor-b")
-    assert not story.said(OpinionAsked)
-    assert incomparable(story) == [1]
+    story = Story(providers=(*PROVIDERS, "d", "e", "f")).until_replay(batch)
+    for auditor, content in zip(("auditor-a", "auditor-b", "auditor-c"), runs, strict=False):
+        for _ in range(1 if content else 3):
+            story.replayed(batch, content, auditor).wait(story.at + 1)
+    asked = [message.replayed for message in story.said(OpinionAsked)]
+    if isinstance(end, ResultContent):
+        assert asked[0] == end
+        assert not story.called(FinaliseBatch)
+    else:
+        assert not asked
+        assert incomparable(story) == [0 if end == "match" else 1]
 
 
 def test_what_the_accused_ran_itself_does_not_count() -> None:
@@ -291,12 +321,13 @@ def test_a_segment_that_nobody_can_repeat_is_paid_unverified_at_the_hard_cap() -
     assert incomparable(story.wait(660))[0] is None
 
 
-def test_a_difference_that_cannot_be_repeated_is_inconclusive() -> None:
-    batch = one()
-    story = Story().until_replay(batch).replayed(batch, OTHER)
-    for _ in range(3):
-        story.replayed(batch, None).wait(story.at + 1)
-    assert incomparable(story) == [1]
+def test_who_was_convicted_of_late_audits_nobody() -> None:
+    past, batch = Batch("auditor-a", [Work()]), one()
+    story = Story().commit(past).chain(convicted(past, 0, 60))
+    filler = Batch("auditor-b", [Work()])  # so that it is this verifier's turn again
+    story.commit(filler).until_replay(batch)
+    (replay,) = story.found(Replay)
+    assert replay.excluded == (address("accused"), address("auditor-a"))
 
 
 @pytest.mark.parametrize(
@@ -463,6 +494,14 @@ def test_a_restarted_verifier_sees_its_accusation_through() -> None:
     story.outline(batch).wait(81)
     assert story.called(ConvictSegment)
     assert not story.found(Replay)
+
+
+def test_a_convicted_segment_is_not_charged_twice_to_a_silent_node() -> None:
+    batch = Batch("accused", [Work(), Work(number=2)])
+    story = Story().commit(batch).draw(batch).chain(accused(batch, 1, 70, 78))
+    story.at = 79
+    story.chain(convicted(batch, 1, 79)).wait(120)
+    assert incomparable(story)[0] == 0b01
 
 
 def test_a_batch_in_a_replaced_block_is_forgotten() -> None:

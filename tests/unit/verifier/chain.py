@@ -1,0 +1,227 @@
+"""Verification's rules in memory: what the contract lets pass, and the facts that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cloud_gpu.protocol.audit import BatchState, Sibling, VerdictResult, batch_key, prove, seed_of
+from cloud_gpu.protocol.calls import (
+    AccuseSegment,
+    AuditCall,
+    CommitBatch,
+    ContestSegment,
+    ConvictSegment,
+    FallbackSeed,
+    FinaliseBatch,
+    ReturnHeld,
+    RevealPreimage,
+)
+from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
+    BatchCommitted,
+    BatchDrawn,
+    BatchFinalised,
+    ChainEvent,
+    SegmentAccused,
+    SegmentConvicted,
+)
+from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.signing import Signed, TypedData, recover
+from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.values import Address, Digest, keccak256
+from tests.unit.verifier.builders import DEPLOYMENT, T0, digest
+
+assert DEPLOYMENT.audit is not None
+CHALLENGE, HARD_CAP = DEPLOYMENT.audit.challenge, DEPLOYMENT.audit.hard_cap
+DOMAIN = DEPLOYMENT.verification_domain
+
+
+class Reverted(Exception):
+    """The contract refuses."""
+
+
+def require(holds: bool, why: str) -> None:
+    if not holds:
+        raise Reverted(why)
+
+
+@dataclass(slots=True)
+class OnChain:
+    """One batch's storage."""
+
+    commit: BatchCommitted
+    number: int
+    state: BatchState = BatchState.COMMITTED
+    seed: Digest | None = None
+    accused: dict[int, int] = field(default_factory=dict)
+    convicted: set[int] = field(default_factory=set)
+
+
+class Verification:
+    """The module; a block a second. `events` are those of the block that is being made."""
+
+    def __init__(self, anchors: dict[Address, Digest]) -> None:
+        self.batches: dict[tuple[LeaseKey, int], OnChain] = {}
+        self.events: list[ChainEvent] = []
+        self.block = 0
+        self._tips = dict(anchors)
+
+    @property
+    def at(self) -> int:
+        return T0 + self.block
+
+    def call(self, sender: Address, call: AuditCall, value: TokenAmount = ZERO_TOKENS) -> None:
+        """Raises `Reverted`."""
+        match call:
+            case CommitBatch():
+                self._commit(call, value)
+            case RevealPreimage():
+                self._reveal(sender, call)
+            case FallbackSeed():
+                batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED)
+                require(self.block > batch.commit.block + 256, "too early")
+                self._draw(batch, digest("fallback"))
+            case AccuseSegment():
+                self._accuse(call)
+            case ContestSegment():
+                self._contest(call)
+            case ConvictSegment():
+                self._convict(call)
+            case FinaliseBatch():
+                self._finalise(call)
+            case ReturnHeld():
+                raise Reverted("not the module's")
+
+    def _batch(self, lease: LeaseKey, batch_no: int, *states: BatchState) -> OnChain:
+        batch = self.batches.get((lease, batch_no))
+        require(batch is not None, "no such batch")
+        assert batch is not None
+        require(batch.state in states, f"state {batch.state}")
+        return batch
+
+    def _commit(self, call: CommitBatch, value: TokenAmount) -> None:
+        body = call.commit.payload
+        lease = LeaseKey(provider=body.provider, index=body.index, seq=body.seq)
+        require((lease, body.batch_no) not in self.batches, "one root a batch")
+        committed = BatchCommitted(
+            lease=lease,
+            batch_no=body.batch_no,
+            root=body.root,
+            n=body.n,
+            value=value,
+            locked=TokenAmount(value.value * max(1, -(-20 // body.n))),
+            at=self.at,
+            block=self.block,
+        )
+        self.batches[lease, body.batch_no] = OnChain(committed, len(self.batches))
+        self.events.append(committed)
+
+    def _reveal(self, sender: Address, call: RevealPreimage) -> None:
+        batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED)
+        verifiers = DEPLOYMENT.verifiers
+        require(sender == verifiers[batch.number % len(verifiers)], "not its turn")
+        require(self.block >= batch.commit.block + 2, "too early")
+        known, times = call.preimage, batch.number // len(verifiers) + 1
+        for _ in range(times):
+            known = keccak256(known.raw)
+        require(known == self._tips[sender], "not the next preimage")
+        self._draw(batch, call.preimage)
+
+    def _draw(self, batch: OnChain, preimage: Digest) -> None:
+        commit = batch.commit
+        batch.seed = seed_of(
+            digest(f"block {commit.block + 1}"),
+            preimage,
+            commit.root,
+            batch_key(commit.lease, commit.batch_no),
+        )
+        batch.state = BatchState.DRAWN
+        self.events.append(
+            BatchDrawn(lease=commit.lease, batch_no=commit.batch_no, seed=batch.seed, at=self.at)
+        )
+
+    def _accuse(self, call: AccuseSegment) -> None:
+        leaf = call.leaf
+        batch = self._batch(leaf.lease, leaf.batch_no, BatchState.DRAWN, BatchState.ACCUSED)
+        hashed = leaf.hash(DEPLOYMENT.chain_id, DEPLOYMENT.verification)
+        sibling = Sibling(hash=hashed, weight=leaf.weight)
+        commit = batch.commit
+        require(prove(commit.root, commit.n, leaf.i, sibling, call.proof) is not None, "bad proof")
+        require(leaf.i not in batch.accused and leaf.i not in batch.convicted, "once a segment")
+        first, second = call.first.payload, call.second.payload
+        require(first == second and first.leaf == hashed, "two verdicts on this leaf")
+        require(first.result is VerdictResult.MISMATCH, "a mismatch")
+        signers = {_signer(call.first), _signer(call.second)}
+        require(signers == set(DEPLOYMENT.verifiers), "both verifiers")
+        until = self.at + CHALLENGE
+        batch.accused[leaf.i], batch.state = until, BatchState.ACCUSED
+        self.events.append(
+            SegmentAccused(
+                lease=leaf.lease, batch_no=leaf.batch_no, i=leaf.i, until=until, at=self.at
+            )
+        )
+
+    def _contest(self, call: ContestSegment) -> None:
+        said = call.verdict.payload
+        lease = LeaseKey(provider=said.provider, index=said.index, seq=said.seq)
+        batch = self._batch(lease, said.batch_no, BatchState.ACCUSED)
+        require(said.i in batch.accused, "not accused")
+        require(said.result is not VerdictResult.MISMATCH, "the same again")
+        require(_signer(call.verdict) in DEPLOYMENT.verifiers, "a verifier")
+        self._clear(batch, said.i)
+        self.events.append(
+            AccusationContested(lease=lease, batch_no=said.batch_no, i=said.i, at=self.at)
+        )
+
+    def _convict(self, call: ConvictSegment) -> None:
+        batch = self._batch(call.lease, call.batch_no, BatchState.ACCUSED)
+        require(call.i in batch.accused and self.at > batch.accused[call.i], "too early")
+        self._clear(batch, call.i)
+        batch.convicted.add(call.i)
+        self.events.append(
+            SegmentConvicted(
+                lease=call.lease,
+                batch_no=call.batch_no,
+                i=call.i,
+                refund=ZERO_TOKENS,
+                fine=ZERO_TOKENS,
+                at=self.at,
+            )
+        )
+
+    def _clear(self, batch: OnChain, i: int) -> None:
+        del batch.accused[i]
+        batch.state = BatchState.ACCUSED if batch.accused else BatchState.DRAWN
+
+    def _finalise(self, call: FinaliseBatch) -> None:
+        batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED, BatchState.DRAWN)
+        if call.results is None:
+            require(self.at >= batch.commit.at + HARD_CAP, "before the hard cap")
+            state = BatchState.FINAL_UNVERIFIED
+        else:
+            require(batch.state is BatchState.DRAWN, "drawn")
+            require(_signer(call.results) in DEPLOYMENT.verifiers, "a verifier's results")
+            is_whole = not call.results.payload.incomparable and not batch.convicted
+            state = BatchState.FINAL if is_whole else BatchState.PARTIAL
+        batch.state = state
+        self.events.append(
+            BatchFinalised(
+                lease=call.lease,
+                batch_no=call.batch_no,
+                state=state,
+                provider=batch.commit.value,
+                market=ZERO_TOKENS,
+                audits=ZERO_TOKENS,
+                buyer=ZERO_TOKENS,
+                burnt=ZERO_TOKENS,
+                at=self.at,
+            )
+        )
+
+
+DataT = TypeVar("DataT", bound=TypedData)
+
+
+def _signer(signed: Signed[DataT]) -> Address | None:
+    return recover(signed.payload.digest(DOMAIN), signed.signature)
