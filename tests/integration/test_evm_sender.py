@@ -1,7 +1,6 @@
 """Calls reach the chain once, whatever happens to the process, the node or the nonce meanwhile."""
 
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,10 +24,10 @@ from cloud_gpu.protocol.chain_events import (
     LeaseOpened,
     TransactionFailed,
 )
-from cloud_gpu.protocol.errors import ChainUnavailable, SettingsInvalid
+from cloud_gpu.protocol.errors import ChainUnavailable
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import LeaseKey
-from tests.support.anvil import ETHER, WINDOWS, Deployed, deployed_on, key, running_anvil
+from tests.support.anvil import ETHER, WINDOWS, Deployed, deployed_on, running_anvil
 from tests.support.trading import trading_on
 from tests.support.watching import Watch, watched
 
@@ -349,40 +348,6 @@ async def test_calls_made_while_the_node_is_down_are_sent_when_it_is_back(tmp_pa
             with running_anvil(*state, port=first.port):
                 await watch.until(lambda: len(cancelled(watch)) >= 5, "five cancellations")
                 assert sorted(cancelled(watch)) == list(range(5))
-
-
-async def test_an_outbox_is_private_to_its_user_and_to_one_process(
-    deployed: Deployed, tmp_path: Path
-) -> None:
-    buyer, path = deployed.member("buyer"), tmp_path / "keys" / "outbox"
-    async with watched(deployed, buyer, path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        with pytest.raises(SettingsInvalid, match="another process sends with this key"):
-            async with watched(deployed, buyer, path):
-                pass
-
-
-async def test_an_outbox_of_another_key_or_chain_is_refused(
-    deployed: Deployed, tmp_path: Path
-) -> None:
-    async with watched(deployed, key("buyer"), tmp_path / "outbox"):
-        pass
-    with pytest.raises(SettingsInvalid, match=r"written for key 0x.*delete the file"):
-        async with watched(deployed, key("node"), tmp_path / "outbox"):
-            pass
-    with running_anvil() as other:  # the same addresses on a chain with another beginning
-        elsewhere = deployed_on(other)
-        with pytest.raises(SettingsInvalid, match="another data folder"):
-            async with watched(elsewhere, key("buyer"), tmp_path / "outbox"):
-                pass
-
-
-async def test_an_outbox_that_cannot_be_written_says_so(deployed: Deployed, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(SettingsInvalid, match="cannot be opened"):
-        async with watched(deployed, key("buyer"), tmp_path / "file" / "outbox"):
-            pass
 
 
 def test_the_nonces_of_calls_under_way_are_the_counter(deployed: Deployed, tmp_path: Path) -> None:

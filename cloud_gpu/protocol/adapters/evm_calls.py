@@ -39,39 +39,17 @@ _ENTRY_GAS: Final = 90_000
 
 
 def calldata(call: ChainCall) -> bytes:
-    """The bytes that make LeaseBook do it."""
+    """The bytes that make LeaseBook do it. Raises SettingsInvalid for a contract not deployed."""
     encode = lease_book().encode
     match call:
-        case OpenBatch():
-            matches = [
-                (struct(m.ask.payload), struct(m.bid.payload), m.ask.signature, m.bid.signature)
-                for m in call.matches
-            ]
-            return encode("openBatch", call.product, call.price, call.market_id, matches)
+        case OpenBatch() | SettleBatch() | CloseBatch():
+            return _batch(call)
         case PostReady():
             return encode("postReady", struct(call.ready.payload), call.ready.signature)
         case Begin():
             ready, accept = call.ready, call.accept
-            return encode(
-                "begin",
-                struct(ready.payload),
-                ready.signature,
-                struct(accept.payload),
-                accept.signature,
-            )
-        case SettleBatch():
-            return encode(
-                "settleBatch",
-                [struct(voucher.payload) for voucher in call.vouchers],
-                [voucher.signature for voucher in call.vouchers],
-            )
-        case CloseBatch():
-            return encode(
-                "closeBatch",
-                [struct(closing.voucher.payload) for closing in call.closings],
-                [(c.buyer_final or c.voucher).signature for c in call.closings],
-                [closing.final.signature for closing in call.closings],
-            )
+            signed_ready = struct(ready.payload), ready.signature
+            return encode("begin", *signed_ready, struct(accept.payload), accept.signature)
         case StopLease():
             return encode("stop", *_lease(call.lease))
         case ReleaseLease():
@@ -94,19 +72,31 @@ def calldata(call: ChainCall) -> bytes:
             | FinaliseBatch()
             | ReturnHeld()
         ):
-            raise SettingsInvalid("verification: this deployment has no contract that audits")
-        case (
-            CommitBatch()
-            | RevealPreimage()
-            | FallbackSeed()
-            | AccuseSegment()
-            | ContestSegment()
-            | ConvictSegment()
-            | FinaliseBatch()
-            | ReturnHeld()
-        ):
             raise SettingsInvalid(
                 f"{type(call).__name__}: this deployment holds no Verification contract"
+            )
+        case _:
+            assert_never(call)
+
+
+def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> bytes:
+    encode = lease_book().encode
+    match call:
+        case OpenBatch():
+            matches = [
+                (struct(m.ask.payload), struct(m.bid.payload), m.ask.signature, m.bid.signature)
+                for m in call.matches
+            ]
+            return encode("openBatch", call.product, call.price, call.market_id, matches)
+        case SettleBatch():
+            vouchers = [struct(voucher.payload) for voucher in call.vouchers]
+            return encode("settleBatch", vouchers, [v.signature for v in call.vouchers])
+        case CloseBatch():
+            return encode(
+                "closeBatch",
+                [struct(closing.voucher.payload) for closing in call.closings],
+                [(c.buyer_final or c.voucher).signature for c in call.closings],
+                [closing.final.signature for closing in call.closings],
             )
         case _:
             assert_never(call)
