@@ -30,7 +30,8 @@ async def test_an_outbox_of_another_key_or_chain_is_refused(
     with pytest.raises(SettingsInvalid, match=r"written for key 0x.*delete the file"):
         async with watched(deployed, key("node"), tmp_path / "outbox"):
             pass
-    with running_anvil() as other:  # the same addresses on a chain with another beginning
+    # The same addresses on a chain that began at another time.
+    with running_anvil("--timestamp", "1700000000") as other:
         elsewhere = deployed_on(other)
         with pytest.raises(SettingsInvalid, match="another data folder"):
             async with watched(elsewhere, key("buyer"), tmp_path / "outbox"):
