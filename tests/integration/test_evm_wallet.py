@@ -1,6 +1,7 @@
 """A wallet's own calls, the deployer, and the node's answers when something is wrong."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -324,6 +325,26 @@ def test_what_is_no_evm_node_is_named(
     monkeypatch.setattr(httpx.Client, "post", answer)
     with Rpc("http://127.0.0.1:1") as rpc, pytest.raises(ChainUnavailable, match=text):
         rpc.call("eth_chainId")
+
+
+def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:
+    answer = b'{"jsonrpc":"2.0","id":0,"result":"0x1"}'
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for reply in (None, answer):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65_536)
+                    if reply is not None:
+                        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(reply)}\r\n\r\n"
+                        connection.sendall(head.encode() + reply)
+
+        thread = Thread(target=serve)
+        thread.start()
+        with Rpc(f"http://127.0.0.1:{server.getsockname()[1]}") as rpc:
+            assert rpc.call("eth_chainId") == "0x1"
+        thread.join()
 
 
 def test_views_say_which_contract_did_not_answer(deployed: Deployed) -> None:

@@ -19,6 +19,8 @@ from cloud_gpu.protocol.errors import ChainUnavailable, OutsideWorldError, Setti
 
 Request: TypeAlias = tuple[str, Sequence[Any]]
 
+_HEADERS = {"content-type": "application/json"}
+
 _BATCH_MAX = 100
 """Public nodes refuse longer batches."""
 
@@ -113,11 +115,7 @@ class Rpc:
 
     def _post(self, body: object) -> Any:
         try:
-            response = self._client.post(
-                self._url,
-                content=self._encode(body),
-                headers={"content-type": "application/json"},
-            )
+            response = self._sent(self._encode(body))
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed
             raise ChainUnavailable(
                 f"no answer from the EVM node at {self.shown}"
@@ -131,6 +129,14 @@ class Rpc:
             return msgspec.json.decode(response.content)
         except msgspec.DecodeError as error:
             raise ChainUnavailable(f"{self.shown} answered no JSON: is it an EVM node?") from error
+
+    def _sent(self, body: bytes) -> httpx.Response:
+        try:
+            return self._client.post(self._url, content=body, headers=_HEADERS)
+        except httpx.RemoteProtocolError:
+            # The node closed a connection that had been idle, just as we used it. Once more: even
+            # a transaction may be sent twice.
+            return self._client.post(self._url, content=body, headers=_HEADERS)
 
 
 def _result(method: str, answer: dict[str, Any], *, raising: bool) -> Any:
