@@ -90,9 +90,9 @@ class Buyer:
         return Phase.IDLE if self._placement is None else Phase.PLACING
 
     @property
-    def hold(self) -> HoldPhase | None:
-        """How far the funded lease is."""
-        return self._holding.phase if self._holding else None
+    def is_running(self) -> bool:
+        """Whether jobs may run in the lease."""
+        return self._holding is not None and self._holding.phase is HoldPhase.RUNNING
 
     @property
     def tab(self) -> Tab | None:
@@ -156,7 +156,7 @@ class Buyer:
             return []
         match event:
             case BidAcknowledged():
-                placement.acknowledged(event.receipt, unix_seconds(now))
+                placement.acknowledged(event.receipt, self._time.at(now))
             case BidRefused():
                 placement.refused(event.bid, event.rejection)
             case BidReported():
@@ -275,7 +275,8 @@ class Buyer:
         placement = self._placement
         if placement is None:
             return []
-        gave_up = placement.gave_up(self._time.block_at, unix_seconds(now))
+        block_at = self._time.block_at
+        gave_up = placement.gave_up(block_at, self._time.at(now) if block_at else unix_seconds(now))
         if gave_up is not None:
             self._over()
             return [Tell(notice=gave_up)]

@@ -30,7 +30,7 @@ from cloud_gpu.protocol.values import Digest
 from cloud_gpu.rhythm import Rhythm
 
 _CHAIN_SILENT_S: Final = 30
-"""So long after the bids' end, by our clock, a chain that tells nothing is given up."""
+"""So long after the bids' end a chain that makes no blocks is given up."""
 
 
 class _Standing(Enum):
@@ -158,10 +158,13 @@ class Placement:
         key = terms.key
         return self._adverts.get((key.provider.raw, key.index, key.seq))
 
-    def gave_up(self, chain_at: int, at: int) -> LeaseNotOpened | None:
-        """Why no lease will come of the bids; None: one still may. Times in Unix seconds."""
+    def gave_up(self, block_at: int, at: int) -> LeaseNotOpened | None:
+        """Why no lease will come of the bids; None: one still may.
+
+        `block_at` is the newest block's time, `at` what it must be by now; Unix seconds.
+        """
         dead = all(placed.standing is _Standing.DEAD for placed in self._bids.values())
-        late = chain_at > self.start_by
+        late = block_at > self.start_by
         deaf = at > self.start_by + _CHAIN_SILENT_S
         if not (dead or late or deaf):
             return None

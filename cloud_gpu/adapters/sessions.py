@@ -177,7 +177,11 @@ class BlockingSession(_Wanted):
         try:
             PORTAL.call(self._enter, client)
         except BaseException:
-            self.clients.leave(self._settings)
+            try:
+                if self._open is not None:  # opened while Ctrl-C was on its way
+                    PORTAL.call(self._open.close, _HURRY_S)
+            finally:
+                self.clients.leave(self._settings)
             raise
         return self
 
@@ -283,7 +287,11 @@ class AsyncioSession(_Wanted):
         try:
             await PORTAL.call_from_asyncio(self._enter, client)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(self.clients.leave, self._settings))
+            try:
+                if self._open is not None:  # opened while the cancellation was on its way
+                    await PORTAL.call_from_asyncio(self._open.close, _HURRY_S)
+            finally:
+                await asyncio.shield(asyncio.to_thread(self.clients.leave, self._settings))
             raise
         return self
 
