@@ -30,6 +30,7 @@ from cloud_gpu.protocol.chain_events import (
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import PublishVerifier, VerifierEffect
+from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.events import (
     AskHeard,
     AuditMessageReceived,
@@ -72,10 +73,10 @@ class Coordinator:
     ) -> None:
         """`history_until`: the newest block's time at the start, Unix seconds.
 
-        Raises ValueError: the deployment names no audits, or not this verifier.
+        Raises SettingsInvalid: the deployment names no audits, or not this verifier.
         """
         if deployment.audit is None or key.address not in deployment.verifiers:
-            raise ValueError(f"{key.address} is no verifier of this deployment")
+            raise SettingsInvalid(f"keystore: {key.address} is no verifier of this deployment")
         ledger = Ledger()
         self._ledger, self._history_until = ledger, history_until
         self._means = Means(
@@ -108,6 +109,12 @@ class Coordinator:
     def _is_history(self) -> bool:
         """Whether the chain is being read up to where it stood at the start."""
         return self._ledger.at < self._history_until
+
+    def may(self, peer: str, sha256: str, direction: str, size: int) -> bool:  # noqa: ARG002
+        """Whether a peer may "fetch" or "push" a file: the other verifier may fetch evidence."""
+        other = self._means.other
+        place = self._means.whereabouts.verifier(other) if other else None
+        return direction == "fetch" and place is not None and place.peer == peer
 
     def handle(self, event: VerifierEvent, now: Instant) -> Sequence[VerifierEffect]:
         """See `Party`."""

@@ -1,0 +1,1 @@
+"""The `cloud-gpu-verifier` command."""
