@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cloud_gpu.adapters.chain_reading import ChainReader
     from cloud_gpu.adapters.devnet import Devnet
     from cloud_gpu.adapters.devnet_state import DevnetState
+    from cloud_gpu.adapters.kept_leases import KeptLeases
     from cloud_gpu.protocol.adapters.wallet import Wallet
     from cloud_gpu.protocol.chain_events import ChainEvent
     from cloud_gpu.protocol.values import Address
@@ -101,6 +102,12 @@ class DemoDevnet:
 
 class ThisMachine:
     """See `cloud_gpu.cli.outside.Outside`; sessions, clients and settings are `main`'s."""
+
+    def leases(self) -> KeptLeases:
+        """The person's own, below the data folder."""
+        from cloud_gpu.adapters.kept_leases import KeptLeases
+
+        return KeptLeases(platformdirs.user_data_path("cloud-gpu") / "leases")
 
     def devnet(self) -> KeptDevnet:
         """The person's own."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from cloud_gpu.cli import asks, bid, demo, devnet, doctor, wallet
+from cloud_gpu.cli import asks, bid, completion, demo, devnet, doctor, jobs, leases, repeat, wallet
 from cloud_gpu.cli import run as running
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
@@ -48,6 +48,13 @@ def _before() -> None:
 app.command("ls")(command(asks.ls))
 app.command("quote")(command(asks.quote))
 app.command("run")(command(running.run))
+app.command("repeat", hidden=True)(command(repeat.repeat))
+app.command("up")(command(leases.up))
+app.command("down")(command(leases.down))
+app.command("ps")(command(leases.ps))
+app.command("show")(command(leases.show))
+app.command("exec")(command(jobs.exec_))
+app.command("logs")(command(jobs.logs))
 bid_app.command("place")(command(bid.place))
 bid_app.command("show")(command(bid.show))
 bid_app.command("ls")(command(bid.ls))
@@ -59,12 +66,14 @@ devnet_app.command("up")(command(devnet.up))
 devnet_app.command("down")(command(devnet.down))
 devnet_app.command("status")(command(devnet.status))
 app.command("demo")(command(demo.demo))
+app.command("completion")(command(completion.completion))
 app.command("doctor")(command(doctor.doctor))
 
 
 def run(outside: Outside, arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code. Nothing but our own bugs gets past."""
     say = Output(_format_of(arguments))
+    completion.prepare()
     try:
         code = app(
             args=list(arguments),

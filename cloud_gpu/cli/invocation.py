@@ -43,7 +43,8 @@ class Invocation:
         return self.outside.settings(flags)
 
 
-def _duration(word: str) -> int:
+def seconds(word: str) -> int:
+    """A duration as an option: "90s", "2m"."""
     try:
         return parse_duration(word)
     except ValueError as error:
@@ -96,7 +97,7 @@ _GLOBAL: dict[str, tuple[Any, Any]] = {
             int | None,
             typer.Option(
                 "--timeout",
-                parser=_duration,
+                parser=seconds,
                 metavar="DURATION",
                 help='How long to wait for others: "90s", "2m".',
                 rich_help_panel="Global",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,11 @@ class Output:
         else:
             sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()
+
+    def failed_elsewhere(self, code: int, words: Mapping[str, str]) -> None:
+        """A failure that another of our processes put into words."""
+        texts = {name: str(words.get(name, "")) for name in ("reason", "found", "needed", "next")}
+        self.failure(Failure(code=code, **texts))
 
     def _console(self) -> Console:
         from rich.console import Console  # half of a start-up that only people need

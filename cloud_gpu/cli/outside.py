@@ -6,14 +6,15 @@ thing at a time. Heavy libraries are imported when a method is called, not befor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from cloud_gpu.accounting import Books, GasUse
 from cloud_gpu.client import Client
-from cloud_gpu.outcomes import Bill, RunResult
+from cloud_gpu.leased import Lease
+from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.units import TokenAmount
@@ -106,22 +107,85 @@ class WalletDesk(Protocol):
         """Void the account's bids with this nonce."""
 
 
+class RunningJob(Protocol):
+    """A command that runs in a lease."""
+
+    @property
+    def running(self) -> bool: ...
+    def logs(self, stream: str = "stdout") -> Iterator[str]:
+        """What it prints, piece by piece, until it ended."""
+
+    def wait(self, *, check: bool = False) -> RunResult: ...
+    def kill(self) -> None: ...
+
+
 class OpenSession(Protocol):
     """An open lease, blocking; see `Lease`."""
 
     @property
     def bill(self) -> Bill | None: ...
+    @property
+    def lease(self) -> Lease: ...
     def put(self, local: str | Path, remote: str | None = None) -> tuple[str, ...]: ...
     def get(self, remote: str, local: str | Path | None = None) -> tuple[Path, ...]: ...
     def install(self, *requirements: str) -> Any: ...
     def run(
         self,
         command: str | Sequence[str],
-        *,
         env: Mapping[str, str] | None = None,
+        *,
         check: bool = True,
         stream: bool = True,
     ) -> RunResult: ...
+    def popen(
+        self, command: str | Sequence[str], env: Mapping[str, str] | None = None
+    ) -> RunningJob: ...
+    def cost(self) -> Cost: ...
+
+
+class Keeper(Protocol):
+    """A process in the background that opens a lease and keeps it."""
+
+    def exit_code(self) -> int | None:
+        """None while it lives."""
+
+    def news(self) -> list[str]:
+        """Lines of its progress that were not told yet."""
+
+    def result(self) -> str:
+        """Its standard output."""
+
+    def interrupt(self) -> None:
+        """Ask it to end its lease and go."""
+
+
+Answer = Callable[[Mapping[str, Any]], Iterator[Mapping[str, Any]]]
+
+
+class LeaseDesk(Protocol):
+    """Leases that stay open between commands, by the names a person gave them."""
+
+    def names(self) -> list[str]:
+        """Of all that are known, ended ones included; oldest first."""
+
+    def free_name(self) -> str: ...
+    def record(self, name: str) -> dict[str, Any] | None:
+        """What its keeper noted last; None: there is no such lease."""
+
+    def note(self, name: str, record: Mapping[str, Any]) -> None: ...
+    def forget(self, name: str) -> None: ...
+    def is_kept(self, name: str) -> bool: ...
+    def keeping(self, name: str) -> AbstractContextManager[None]:
+        """Keep it, alone; an ending signal raises KeyboardInterrupt inside."""
+
+    def start_keeper(self, name: str, arguments: Sequence[str]) -> Keeper:
+        """Run `cloud-gpu ARGUMENTS` in the background."""
+
+    def answering(self, name: str, answer: Answer) -> AbstractContextManager[None]:
+        """Serve requests about a lease, while the block lasts."""
+
+    def ask(self, name: str, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The keeper's answers, as they come."""
 
 
 class Outside(Protocol):
@@ -159,6 +223,8 @@ class Outside(Protocol):
 
     def remembered_bids(self) -> list[dict[str, Any]]:
         """Those noted, oldest first."""
+
+    def leases(self) -> LeaseDesk: ...
 
     def devnet(self) -> DevnetDesk: ...
 

@@ -68,11 +68,11 @@ def run(
         region=region,
         isolation=isolation,
     )
-    variables = _variables(env or [])
+    environment = variables(env or [])
     most = quote(request.max_price, request.count, request.duration)
     confirm(run, f"Lock up to {format_tokens(most)} tokens for {count} x {gpu}?")
     try:
-        result, bill = _rented(run, settings, request, command, variables, put, get, install)
+        result, bill = _rented(run, settings, request, command, environment, put, get, install)
     except CloudGpuError as error:
         failure = failure_of(error)
         run.say.failure(failure)
@@ -86,7 +86,7 @@ def _rented(
     settings: Settings,
     request: LeaseRequest,
     command: list[str],
-    variables: dict[str, str],
+    environment: dict[str, str],
     put: list[str] | None,
     get: list[str] | None,
     install: list[str] | None,
@@ -106,7 +106,7 @@ def _rented(
             session.put(local)
         run.say.progress(f"running {shlex.join(command)}")
         live = run.form is Format.TABLE
-        result = session.run(command, env=variables, check=False, stream=live)
+        result = session.run(command, env=environment, check=False, stream=live)
         for remote in get or []:
             for path in session.get(remote):
                 run.say.progress(f"fetched {path}")
@@ -135,7 +135,8 @@ def _tell(run: Invocation, result: RunResult, bill: Bill | None) -> None:
     run.say.result("run", payload, lambda: "")
 
 
-def _variables(pairs: list[str]) -> dict[str, str]:
+def variables(pairs: list[str]) -> dict[str, str]:
+    """NAME=VALUE words as a mapping. Raises UsageWrong."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

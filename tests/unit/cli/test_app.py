@@ -1,10 +1,12 @@
 """The command tree with a pretend outside world: flags, formats, exit codes, consent."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,3 +229,20 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
     assert done.returncode == 0, done.stderr
     for name in ("devnet", "demo", "ls", "quote", "run", "wallet", "doctor"):
         assert name in done.stdout
+
+
+def test_the_shell_is_told_how_to_complete_and_which_words_there_are(capsys: Captured) -> None:
+    assert called(PretendWorld(), "completion", "bash") == ExitCode.DONE
+    assert "_CLOUD_GPU_COMPLETE=complete_bash" in capsys.readouterr().out
+    asked = subprocess.run(
+        [Path(sys.executable).with_name("cloud-gpu")],
+        env={
+            **os.environ,
+            "_CLOUD_GPU_COMPLETE": "complete_bash",
+            "COMP_WORDS": "cloud-gpu wallet f",
+            "COMP_CWORD": "2",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert asked.stdout.split() == ["fund"]
