@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 import trio
-from trio_typing import TaskStatus
 
 from cloud_gpu.protocol.adapters.gossip import GossipMessage, Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.errors import PeerUnreachable, RequestRefused
-from tests.support.overlay import QUICK, TOPIC, answers, secret_of, star, take, until
+from tests.support.overlay import QUICK, TOPIC, answers, secret_of, star, stay, take, until
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ async def test_leaves_come_back_to_a_hub_that_restarts(fixed: OverlaySettings) -
         async with hub() as before:
             joining = replace(QUICK, bootstrap=before.addresses)
             leaves = [
-                await nursery.start(_stay, joining, secret_of(2 + number)) for number in range(2)
+                await nursery.start(stay, joining, secret_of(2 + number)) for number in range(2)
             ]
             await before.wait_for_peers(TOPIC, 2)
         for leaf in leaves:
@@ -100,17 +99,6 @@ async def test_leaves_come_back_to_a_hub_that_restarts(fixed: OverlaySettings) -
             await leaves[0].publish(TOPIC, b"back")
             assert await take(leaves[1], 1) == [b"back"]
         nursery.cancel_scope.cancel()
-
-
-async def _stay(
-    settings: OverlaySettings,
-    secret: bytes,
-    *,
-    task_status: TaskStatus[Overlay] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    async with open_overlay(settings, secret) as overlay:
-        task_status.started(overlay)
-        await trio.sleep_forever()
 
 
 async def test_a_chatterbox_is_limited_and_nobody_else_pays() -> None:

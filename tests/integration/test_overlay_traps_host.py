@@ -14,7 +14,7 @@ import libp2p.network.swarm as swarm_module
 import pytest
 import trio
 from libp2p import new_host
-from libp2p.abc import INetStream
+from libp2p.abc import IHost, INetStream
 from libp2p.crypto.secp256k1 import create_new_key_pair
 from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.exceptions import StreamError
@@ -262,3 +262,46 @@ async def test_20_no_stranger_is_dialled_because_we_have_few_peers() -> None:
             swarm = cast(Swarm, ours._host.get_network())
             await swarm.auto_connector.maybe_connect()
             assert ours.peers() == ()
+
+
+async def test_23_a_cancelled_write_does_not_break_the_connection() -> None:
+    class Slow:
+        """A socket that takes half of what it is given, and the rest a little later."""
+
+        def __init__(self, stream: trio.SocketStream) -> None:
+            self.stream = stream
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.stream, name)
+
+        async def send_all(self, body: bytes) -> None:
+            await self.stream.send_all(body[: len(body) // 2])
+            await trio.sleep(0.2)
+            await self.stream.send_all(body[len(body) // 2 :])
+
+    async def survives(dialler: IHost, address: str) -> bool:
+        """Whether a second stream works after a write on the first was cancelled."""
+        peer = info_from_p2p_addr(Multiaddr(address))
+        await dialler.connect(peer)
+        first, second = [
+            await dialler.new_stream(peer.peer_id, [cast(Any, "/test/echo/1")]) for _ in range(2)
+        ]
+        socket_under: Any = first.muxed_conn
+        raw = socket_under.secured_conn.conn.read_writer.read_write_closer.stream
+        raw.stream = Slow(raw.stream)
+        with trio.move_on_after(0.05):
+            await first.write(b"x" * 1_000)
+        answer = b""
+        with trio.move_on_after(0.8):
+            await second.write(b"ping")
+            answer = await second.read(4)
+        return answer == b"ping"
+
+    async def echoing(stream: INetStream) -> None:
+        await stream.write(await stream.read(1_000))
+
+    async with running_plain(secret_of(901)) as upstream, running_plain(secret_of(902)) as server:
+        server.host.set_stream_handler(cast(Any, "/test/echo/1"), echoing)
+        assert not await survives(upstream.host, server.address)
+        async with open_overlay(QUICK, secret_of(1)) as ours:
+            assert await survives(ours._host, server.address)

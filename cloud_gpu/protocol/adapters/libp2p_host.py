@@ -52,10 +52,22 @@ _swarm_module._HAPPY_EYEBALLS_DELAY = 0
 
 
 class BoundedYamux(Yamux):
-    """Yamux that closes a connection whose peer ignores the windows it was given.
+    """Yamux whose frames are written whole, and that closes on a peer who ignores its windows.
 
     Upstream logs the excess and keeps it, without bound.
     """
+
+    def __init__(
+        self, secured_conn: ISecureConn, peer_id: ID, is_initiator: bool | None = None
+    ) -> None:
+        super().__init__(secured_conn, peer_id, is_initiator)
+        self._line = trio.Semaphore(1)
+
+    async def start(self) -> None:
+        try:
+            await super().start()
+        finally:
+            close_socket(self)  # upstream forgets it when it is cancelled while cleaning up
 
     async def _read_data_body(self, length: int) -> bytes:
         held = sum(len(buffer) for buffer in self.stream_buffers.values())
@@ -64,6 +76,32 @@ class BoundedYamux(Yamux):
             await self._cleanup_on_error()
             raise RawConnError("more unread bytes than a connection may have")
         return await super()._read_data_body(length)
+
+    async def _write_frame(self, data: bytes) -> None:
+        # A write that upstream lets a time-out cancel leaves half a packet on the wire, which
+        # breaks the connection for every stream. Here the frame's own task goes on.
+        if self._nursery is None:
+            await super()._write_frame(data)
+            return
+        await self._line.acquire()
+        done, failures = trio.Event(), list[Exception]()
+        try:
+            self._nursery.start_soon(self._write_whole, data, done, failures)
+        except RuntimeError as error:  # the connection's nursery has ended
+            self._line.release()
+            raise RawConnError("the connection is closed") from error
+        await done.wait()
+        if failures:
+            raise failures[0]
+
+    async def _write_whole(self, data: bytes, done: trio.Event, failures: list[Exception]) -> None:
+        try:
+            await self.secured_conn.write(data)
+        except Exception as error:
+            failures.append(error)
+        finally:
+            self._line.release()
+            done.set()
 
 
 def build_host(key_pair: KeyPair) -> BasicHost:
@@ -179,19 +217,23 @@ async def reset_quietly(stream: INetStream) -> None:
         await stream.reset()
 
 
+def close_socket(connection: IMuxedConn) -> None:
+    """Close the socket under a connection at once; what is written to it fails from then on."""
+    layer: Any = connection
+    for name in ("secured_conn", "conn", "read_writer", "read_write_closer", "stream", "stream"):
+        layer = getattr(layer, name, None)
+    if layer is None:
+        log.warning("no socket found under the connection to %s", connection.peer_id)
+    else:
+        layer.socket.close()
+
+
 async def cut(host: BasicHost, peer: ID) -> None:
     """End every connection to a peer now.
 
     The socket goes first: a stopped peer does not read, so upstream's farewell waits for ever.
     """
     for connection in host.get_network().get_connections(peer):
-        layer: Any = connection.muxed_conn
-        for name in ("secured_conn", "conn", "read_writer", "read_write_closer", "stream"):
-            layer = getattr(layer, name, layer)
-        stream = getattr(layer, "stream", layer)
-        if isinstance(stream, trio.SocketStream):
-            await trio.aclose_forcefully(stream)
-        else:
-            log.warning("no socket found under the connection to %s", peer)
+        close_socket(connection.muxed_conn)
     with trio.move_on_after(2):
         await host.disconnect(peer)
