@@ -95,6 +95,15 @@ def run(outside: Outside, arguments: Sequence[str]) -> int:
         return failure.code
     except BrokenPipeError:
         return ExitCode.DONE  # the reader has read enough: `cloud-gpu ls | head -1`
+    except OSError as error:  # a full disk, a folder that is a file: not ours to mend
+        failure = Failure(
+            code=ExitCode.UNAVAILABLE,
+            reason="system-refused",
+            found=str(error),
+            needed="a disk with room, and folders that this user may write to",
+        )
+        say.failure(failure)
+        return failure.code
     except Exception as error:
         traceback.print_exc()
         found = f"{type(error).__name__}: {error}"

@@ -63,6 +63,13 @@ class StillWaiting(CloudGpuError):
         self.found, self.needed, self.next_step = found, needed, next_step
 
 
+def refused_here(error: OSError | ValueError) -> CloudGpuError:
+    """What a file or a word of the command line did wrong inside a lease."""
+    if isinstance(error, FileNotFoundError):
+        return NoSuchThing(str(error), "a file that is there", "")
+    return UsageWrong(str(error))
+
+
 def failure_of(error: CloudGpuError) -> Failure:
     """What to print for an exception that reached the command line."""
     code = int(error.exit_code)

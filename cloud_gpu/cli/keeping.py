@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cloud_gpu.cli.failures import failure_of
+from cloud_gpu.cli.failures import failure_of, refused_here
 from cloud_gpu.cli.output import money
 from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.errors import CloudGpuError
@@ -78,8 +78,7 @@ class KeptJob:
         except CloudGpuError as error:
             end = {"failure": to_builtins(failure_of(error))}
         except (OSError, ValueError) as error:
-            failure = {"code": 2, "reason": "usage", "found": str(error), "needed": "", "next": ""}
-            end = {"failure": failure}
+            end = {"failure": to_builtins(failure_of(refused_here(error)))}
         with self.changed:
             self.end = end
             self.changed.notify_all()

@@ -10,9 +10,9 @@ import typer
 
 from cloud_gpu.cli.confirming import confirm
 from cloud_gpu.cli.exits import ExitCode
-from cloud_gpu.cli.failures import UsageWrong, failure_of
+from cloud_gpu.cli.failures import UsageWrong, failure_of, refused_here
 from cloud_gpu.cli.invocation import Invocation
-from cloud_gpu.cli.output import Format, money
+from cloud_gpu.cli.output import Format, money, rate
 from cloud_gpu.cli.requirements import (
     Count,
     Duration,
@@ -77,6 +77,9 @@ def run(
         failure = failure_of(error)
         run.say.failure(failure)
         return failure.code if isinstance(error, RunError) else ExitCode.RUN_FAILED
+    except (OSError, ValueError) as error:
+        run.say.failure(failure_of(refused_here(error)))
+        return ExitCode.RUN_FAILED
     _tell(run, result, bill)
     return result.code
 
@@ -129,7 +132,8 @@ def _tell(run: Invocation, result: RunResult, bill: Bill | None) -> None:
         "cost": money(result.cost),
     }
     if bill is not None:
-        payload["lease"] = str(bill.lease)
+        payload |= {"lease": str(bill.lease), "gpu_class": bill.gpu_class, "gpus": bill.gpus}
+        payload["price"] = rate(bill.price)
         payload["paid"], payload["refund"] = money(bill.paid), money(bill.refund)
         payload["settled"], payload["end"] = bill.settled, bill.reason.text
     run.say.result("run", payload, lambda: "")

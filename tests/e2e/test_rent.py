@@ -1,10 +1,12 @@
 """A person rents on a devnet: looks, quotes, runs, pays for what was used."""
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from cloud_gpu.cli.exits import ExitCode
 from tests.support.person import Person
 
 pytestmark = pytest.mark.timeout(180)
@@ -65,6 +67,23 @@ def test_what_was_not_used_comes_back(buyer: Person) -> None:
     spent = round(float(before) - float(after), 6)
     assert spent == float(ran.json["paid"]["amount"])
     assert 0 < spent < 0.05  # seconds of ten minutes that cost 0.248
+
+
+def test_ctrl_c_ends_the_lease_and_returns_the_rest(buyer: Person) -> None:
+    before = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
+    run = buyer.starts(
+        *("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes"),
+        *("--", "sleep", "300"),
+    )
+    assert run.stderr is not None
+    for line in run.stderr:
+        if line.startswith("running sleep"):
+            break
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == ExitCode.INTERRUPTED, err
+    after = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
+    assert 0 < float(before) - float(after) < 0.05  # of 0.248 that were locked
 
 
 def test_the_readme_example_runs_as_it_stands(buyer: Person) -> None:
