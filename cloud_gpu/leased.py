@@ -319,6 +319,8 @@ class Lease:
         )
 
     def _start(self, spec: JobSpec, *, stream: bool) -> Job:
+        if self.bill is not None:
+            raise LeaseInterrupted(self.bill.reason.text, "the lease was closed: open another one")
         job = self._jobs[spec.id] = Job(self, spec, self._echo if stream else None)
         self.post(JobWanted(spec=spec))
         return job

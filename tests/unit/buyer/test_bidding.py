@@ -1,0 +1,163 @@
+"""A person's words as bids, and the nearest change where none fits."""
+
+from typing import Any
+
+import pytest
+
+from cloud_gpu.bidding import look_up, make_bids, products_for, wish
+from cloud_gpu.protocol.hardware import GpuClass, Isolation
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.signing import recover
+from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.testing.world import BUYER, profile_of
+from tests.unit.buyer.builders import DOMAIN, MARKET, PRODUCT, T0, advert, purse, request
+
+
+def product(number: int, gpu_class: str, gpus: int = 2) -> Product:
+    return Product(
+        id=number,
+        gpu_class=GpuClass(gpu_class),
+        slice_gpus=gpus,
+        region_group="",
+        min_bond=BasisPoints(0),
+        notice=0,
+        penalty=BasisPoints(0),
+        flags=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpu_class", "fits"),
+    [
+        ("A100", "A100-SXM4-80GB", True),
+        ("a100", "A100-PCIE-40GB", True),
+        ("A100-SXM4", "A100-SXM4-80GB", True),
+        ("A100 80GB", "A100-SXM4-80GB", False),
+        ("80GB", "A100-SXM4-80GB", True),
+        ("4090", "RTX-4090", True),
+        ("RTX 4090", "RTX-4090", True),
+        ("A10", "A100-SXM4-80GB", False),
+        ("H100", "GH100", False),
+        ("A100|H100", "H100-SXM5-80GB", True),
+        ("A100|H100", "L4", False),
+        ("A100:80GB..", "A100-SXM4-80GB", True),
+    ],
+)
+def test_a_class_is_meant_by_its_words(wanted: str, gpu_class: str, fits: bool) -> None:
+    assert request(gpu_type=wanted).wants(GpuClass(gpu_class)) is fits
+
+
+def test_a_memory_is_asked_for_with_what_cards_hold_back() -> None:
+    assert request(gpu_type="A100:80GB..").gpu_memory_mib_min == 77_824
+    assert request(gpu_type="A100").gpu_memory_mib_min == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"gpu_type": " "}, "gpu_type"),
+        ({"gpu_type": "A100|"}, "gpu_type"),
+        ({"count": 0}, "count"),
+        ({"max_price": "1,20"}, "max_price"),
+        ({"max_price": "0"}, "max_price"),
+        ({"max_price": "1.2345"}, "max_price"),
+        ({"duration": "2 fortnights"}, "timeout"),
+        ({"start_timeout": "0s"}, "start_timeout"),
+        ({"isolation": "glass"}, "isolation"),
+    ],
+)
+def test_a_word_that_cannot_be_read_is_named(words: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        request(**words)
+
+
+def test_words_become_units() -> None:
+    found = wish(gpu_type="A100", count=2, max_price="1.20", duration="2h", isolation="gvisor")
+    assert (found.max_price, found.duration) == (Price(1_200_000), 7_200)
+    assert found.isolation is Isolation.GVISOR
+
+
+def test_products_fit_by_class_and_by_slice() -> None:
+    known = [product(1, "A100-SXM4-80GB"), product(2, "A100-PCIE-40GB"), product(3, "L4")]
+    known.append(product(4, "A100-SXM4-80GB", gpus=8))
+    assert [p.id for p in products_for(request(), known)] == [1, 2]
+
+
+def test_each_product_is_one_signed_bid_and_all_share_a_nonce() -> None:
+    known = [product(1, "A100-SXM4-80GB"), product(2, "A100-PCIE-40GB")]
+    orders = make_bids(request(), known, MARKET, purse(), nonce=9, at=T0)
+    assert [o.bid.payload.product for o in orders] == [1, 2]
+    assert {o.bid.payload.nonce for o in orders} == {9}
+    for order in orders:
+        bid = order.bid.payload
+        assert recover(bid.digest(DOMAIN), order.bid.signature) == BUYER.address
+        assert bid.terms == order.terms.digest
+        assert bid.start_by == bid.open_from == T0 + 60
+        assert bid.matcher == MARKET.matcher
+
+
+def test_asks_that_fit_come_cheapest_first() -> None:
+    asks = [advert(price=Price(1_900_000), index=1), advert(price=Price(1_200_000))]
+    found = look_up(request(), [PRODUCT], asks, T0)
+    assert [view.ask.min_price_per_hour.value for view in found.fitting] == [1_200_000, 1_900_000]
+    assert found.blocking is None
+    assert found.nearest is None
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "change"),
+    [
+        ({"max_price": "1.00"}, "max_price", 'max_price="1.20"'),
+        ({"count": 1}, "count", "count=2"),
+        ({"duration": "5s"}, "timeout", 'timeout="10s"'),
+        ({"duration": "2d"}, "timeout", 'timeout="1d"'),
+        ({"region": "US"}, "regions", "regions"),
+        ({"isolation": "vm"}, "isolation_min", "isolation_min"),
+        ({"simulated_allowed": False}, "simulated_allowed", "simulated_allowed"),
+        ({"gpu_type": "A100:96GB.."}, "gpu_memory_mib_min", "gpu_memory_mib_min"),
+    ],
+)
+def test_what_is_in_the_way_is_named_with_the_nearest_change(
+    words: dict[str, Any], field: str, change: str
+) -> None:
+    found = look_up(request(**words), [PRODUCT], [advert()], T0)
+    assert found.fitting == ()
+    assert found.blocking is not None
+    assert found.blocking.field == field
+    assert change in found.blocking.next
+    assert found.blocking.found
+    assert found.blocking.needed
+
+
+def test_of_several_asks_the_one_that_needs_least_is_named() -> None:
+    far = advert(profile_of("A100-SXM4-80GB", 2, region="KP/AS"), price=Price(9_000_000), index=1)
+    found = look_up(request(max_price="1.00", region="FR"), [PRODUCT], [far, advert()], T0)
+    assert found.nearest is not None
+    assert found.nearest.ask.index == 0
+    assert len(found.nearest.unmet) == 1
+
+
+def test_a_class_that_nobody_sells_is_answered_by_what_is_sold() -> None:
+    found = look_up(request(gpu_type="B200"), [PRODUCT], [advert()], T0)
+    assert found.blocking is not None
+    assert (found.blocking.field, found.blocking.found) == ("gpu_type", "2x A100-SXM4-80GB")
+
+
+def test_an_empty_book_says_so() -> None:
+    found = look_up(request(), [PRODUCT], [], T0)
+    assert found.blocking is not None
+    assert found.blocking.found == "an empty book"
+
+
+def test_an_ask_of_an_unknown_product_is_left_out() -> None:
+    assert look_up(request(), [PRODUCT], [advert(product=7)], T0).fitting == ()
+
+
+def test_an_ask_past_its_time_does_not_fit() -> None:
+    assert look_up(request(), [PRODUCT], [advert()], T0 + 300).fitting == ()
+
+
+def test_an_ask_whose_profile_is_of_another_class_does_not_fit() -> None:
+    found = look_up(request(), [PRODUCT], [advert(profile_of("T4", 2))], T0)
+    assert found.blocking is not None
+    assert found.blocking.field == "profile.gpu_class"
