@@ -75,7 +75,7 @@ def keeper_of(folder: Path) -> ProcessMark | None:
     try:
         with _lock(folder).open("r") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except BlockingIOError:
         try:
@@ -97,7 +97,7 @@ def read_state(folder: Path) -> DevnetState | None:
     """None where there is no file, or one of another version or cut short."""
     try:
         return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=DevnetState)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
 
 

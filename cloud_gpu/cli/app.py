@@ -6,6 +6,8 @@ the rest comes when a command runs, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Sequence
 
@@ -15,7 +17,7 @@ from cloud_gpu.cli import asks, bid, completion, demo, devnet, doctor, jobs, lea
 from cloud_gpu.cli import run as running
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
-from cloud_gpu.cli.invocation import Invocation, command, root
+from cloud_gpu.cli.invocation import Invocation, command, root, standing_format
 from cloud_gpu.cli.output import Format, Output
 from cloud_gpu.cli.outside import Outside
 from cloud_gpu.protocol.errors import CloudGpuError
@@ -72,8 +74,14 @@ app.command("doctor")(command(doctor.doctor))
 
 def run(outside: Outside, arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code. Nothing but our own bugs gets past."""
-    say = Output(_format_of(arguments))
     completion.prepare()
+    code, failure = _attempted(outside, arguments)
+    if failure is not None:
+        Output(_format_of(arguments) or standing_format(outside)).failure(failure)
+    return code
+
+
+def _attempted(outside: Outside, arguments: Sequence[str]) -> tuple[int, Failure | None]:
     try:
         code = app(
             args=list(arguments),
@@ -82,42 +90,30 @@ def run(outside: Outside, arguments: Sequence[str]) -> int:
             standalone_mode=False,
         )
     except typer.Exit as wanted:
-        return wanted.exit_code
+        return wanted.exit_code, None
     except (typer.Abort, KeyboardInterrupt):
-        say.failure(Failure(code=ExitCode.INTERRUPTED, reason="interrupted", found="Ctrl-C"))
-        return ExitCode.INTERRUPTED
+        return _failed(ExitCode.INTERRUPTED, "interrupted", "Ctrl-C")
     except typer.TyperException as error:
-        say.failure(failure_of(UsageWrong(_said(error))))
-        return ExitCode.USAGE
+        failure = failure_of(UsageWrong(_said(error)))
+        return failure.code, failure
     except CloudGpuError as error:
         failure = failure_of(error)
-        say.failure(failure)
-        return failure.code
-    except BrokenPipeError:
-        return ExitCode.DONE  # the reader has read enough: `cloud-gpu ls | head -1`
+        return failure.code, failure
+    except SystemExit:  # typer's answer to a broken pipe: the reader has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return ExitCode.DONE, None
     except OSError as error:  # a full disk, a folder that is a file: not ours to mend
-        failure = Failure(
-            code=ExitCode.UNAVAILABLE,
-            reason="system-refused",
-            found=str(error),
-            needed="a disk with room, and folders that this user may write to",
-        )
-        say.failure(failure)
-        return failure.code
+        needed = "a disk with room, and folders that this user may write to"
+        return _failed(ExitCode.UNAVAILABLE, "system-refused", str(error), needed)
     except Exception as error:
         traceback.print_exc()
         found = f"{type(error).__name__}: {error}"
-        say.failure(
-            Failure(
-                code=ExitCode.OUR_BUG,
-                reason="our-bug",
-                found=found,
-                needed="a program without this bug",
-                next="please report the lines above",
-            )
-        )
-        return ExitCode.OUR_BUG
-    return int(code or 0)
+        return _failed(ExitCode.OUR_BUG, "our-bug", found, "a program without this bug")
+    return int(code or 0), None
+
+
+def _failed(code: ExitCode, reason: str, found: str, needed: str = "") -> tuple[int, Failure]:
+    return code, Failure(code=code, reason=reason, found=found, needed=needed)
 
 
 def _said(error: typer.TyperException) -> str:
@@ -125,8 +121,8 @@ def _said(error: typer.TyperException) -> str:
     return str(say()) if callable(say) else str(error)
 
 
-def _format_of(arguments: Sequence[str]) -> Format:
-    """The output format, read without the parser: a usage error must be JSON too when asked for."""
+def _format_of(arguments: Sequence[str]) -> Format | None:
+    """The format that a flag names, read without the parser: its own errors need it too."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--json" in own:
         return Format.JSON
@@ -138,4 +134,4 @@ def _format_of(arguments: Sequence[str]) -> Format:
             value = word[2:]
         if value in list(Format):
             return Format(value)
-    return Format.TABLE
+    return None

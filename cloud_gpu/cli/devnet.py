@@ -9,6 +9,7 @@ import typer
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.outside import DevnetView
+from cloud_gpu.protocol.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +30,12 @@ def up(
         desk.keep(nodes, run.say.progress, lambda view: _ready(run, view, started=True))
         return 0
     view, started = desk.up(nodes, run.say.progress, run.wait_s)
-    _ready(run, view, started=started)
+    try:
+        _ready(run, view, started=started)
+    except SettingsInvalid:  # the context cannot be written: a devnet that nobody finds is no use
+        if started:
+            desk.down(run.say.progress)
+        raise
     if not started and view.nodes != nodes:
         run.say.progress(f"It has {view.nodes} nodes; `cloud-gpu devnet down` first for {nodes}.")
     return 0

@@ -15,6 +15,7 @@ import typer
 
 from cloud_gpu.cli.output import Format, Output
 from cloud_gpu.cli.outside import Outside
+from cloud_gpu.protocol.errors import CloudGpuError
 from cloud_gpu.protocol.units import TokenAmount, parse_duration, parse_tokens
 from cloud_gpu.settings import Settings
 
@@ -27,11 +28,17 @@ class Invocation:
     """What a command function is given beside its own options."""
 
     outside: Outside
-    form: Format = Format.TABLE
+    chosen: Format | None = None
+    """What a flag said; None: the settings decide."""
     yes: bool = False
     quiet: bool = False
     color: bool = True
     wait_s: int = WAIT_S
+
+    @property
+    def form(self) -> Format:
+        """How results are written."""
+        return self.chosen or standing_format(self.outside)
 
     @property
     def say(self) -> Output:
@@ -41,6 +48,14 @@ class Invocation:
     def settings(self, **flags: str | None) -> Settings:
         """The settings, with what this command's own flags say. Raises SettingsInvalid."""
         return self.outside.settings(flags)
+
+
+def standing_format(outside: Outside) -> Format:
+    """What the settings say; people's tables where they say nothing, or cannot be read."""
+    try:
+        return Format(outside.settings({}).output)
+    except CloudGpuError:
+        return Format.TABLE  # whatever needs the settings says what is wrong with them
 
 
 def seconds(word: str) -> int:
@@ -109,10 +124,10 @@ _GLOBAL: dict[str, tuple[Any, Any]] = {
 
 
 def _with_flags(known: Invocation, found: dict[str, Any]) -> Invocation:
-    form = Format.JSON if found["as_json"] else found["output"] or known.form
+    form = Format.JSON if found["as_json"] else found["output"] or known.chosen
     return replace(
         known,
-        form=form,
+        chosen=form,
         yes=known.yes or found["yes"],
         quiet=known.quiet or found["quiet"],
         color=known.color and not found["no_color"],

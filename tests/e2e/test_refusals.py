@@ -14,7 +14,8 @@ from cloud_gpu.protocol.adapters.keystore import (
     write_keystore,
     write_password_file,
 )
-from tests.support.person import Person
+from tests.e2e.test_devnet import of_person
+from tests.support.person import COMMAND, Person
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -132,3 +133,23 @@ def test_a_wallet_that_others_may_read_is_refused(stranger: Person) -> None:
     refused = stranger.runs("wallet", "show")
     assert refused.code == ExitCode.SETTINGS
     assert f"chmod 600 {keystore}" in refused.err
+
+
+@pytest.mark.parametrize("folder", ["config", "share"])
+def test_a_folder_that_cannot_be_written_is_named_and_nothing_is_left(
+    newcomer: Person, folder: str
+) -> None:
+    (newcomer.home / folder).write_text("a file in the way")
+    refused = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert refused.code in (ExitCode.SETTINGS, ExitCode.UNAVAILABLE)
+    assert str(newcomer.home / folder) in refused.json["found"]
+    assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING
+    assert of_person(newcomer) == []
+
+
+def test_a_reader_that_has_read_enough_is_no_error(buyer: Person) -> None:
+    line = f"{COMMAND} ls --json | true; echo ${{PIPESTATUS[0]}}"
+    done = buyer.runs_program(["bash", "-c", line])
+    assert done.out == "0\n"
+    assert "Traceback" not in done.err
+    assert "BrokenPipe" not in done.err
