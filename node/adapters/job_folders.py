@@ -24,6 +24,7 @@ from cloud_gpu.protocol.events import JobExited, OutputRead, ProviderEvent
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.limits import LOG_CHUNK_BYTES_MAX
+from cloud_gpu.protocol.messages import RuntimeReport
 from cloud_gpu.protocol.ports import Artifacts
 from cloud_gpu.protocol.values import Digest
 from node.adapters.outputs import bring_inputs, collect
@@ -42,7 +43,8 @@ class JobFolder:
 
     def __init__(self, folder: Path, lease: LeaseKey, job: Digest) -> None:
         self.folder, self.lease, self.job = folder, lease, job
-        self.work = folder / "job"
+        self.disk = folder / "disk"
+        self.work = self.disk / "job"
         self.temporary = folder / "tmp"
 
     @property
@@ -63,12 +65,19 @@ class JobFolder:
         path = self.folder / "exited.json"
         return from_json(path.read_bytes(), JobExited) if path.is_file() else None
 
-    def lay_out(self, spec: JobSpec, store: Artifacts) -> None:
-        """Make the folder anew with the job's inputs; raises `ContainerFailed`."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def lay_out(
+        self, spec: JobSpec, store: Artifacts, make_disk: Callable[[Path], None] = lambda _: None
+    ) -> None:
+        """Make the folder anew with the job's inputs; raises `ContainerFailed`.
+
+        `make_disk` turns an empty folder into the job's disk.
+        """
         try:
-            for each in (self.work, self.temporary):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            for each in (self.disk, self.temporary):
                 each.mkdir(parents=True)
+            make_disk(self.disk)
+            self.work.mkdir()
             marks = bring_inputs(spec, self.work, store)
             replace(self.folder / "marks.json", json.dumps(marks).encode())
         except (ArtifactRejected, OSError) as error:
@@ -108,6 +117,7 @@ class JobFolder:
             details.append(returned.left_out)
         except OSError as error:
             details.append(f"its files could not be read: {error}")
+        logs = {stream: self._keep_log(stream, store, details) for stream in STREAMS}
         event = JobExited(
             lease=self.lease,
             job=self.job,
@@ -115,15 +125,13 @@ class JobFolder:
             exit_code=ending.exit_code,
             detail="; ".join(filter(None, details)),
             outputs=files,
-            stdout=self._keep_log("stdout", store),
-            stderr=self._keep_log("stderr", store),
+            stdout=logs["stdout"],
+            stderr=logs["stderr"],
             log_cut=ending.log_cut,
             started_at=ending.started_at,
             ended_at=ending.ended_at,
         )
         self.record(event)
-        for each in (self.work, self.temporary):
-            shutil.rmtree(each, ignore_errors=True)
         return event
 
     def unstarted(self, outcome: JobOutcome, detail: str, store: Artifacts) -> JobExited:
@@ -151,10 +159,15 @@ class JobFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
         replace(self.folder / "exited.json", to_json(event))
 
-    def _keep_log(self, stream: str, store: Artifacts) -> FileRef:
+    def _keep_log(self, stream: str, store: Artifacts, details: list[str]) -> FileRef:
         path = self.log(stream)
         path.touch()
-        return FileRef(path=stream, sha256=store.put_file(path), size=path.stat().st_size)
+        try:
+            sha256 = store.put_file(path)
+        except ArtifactRejected as rejected:
+            details.append(f"{stream} was not kept: {rejected}")
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        return FileRef(path=stream, sha256=sha256, size=path.stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +192,21 @@ class LeaseFolders:
             if (folder / "spec.json").is_file()
         ]
 
+    def keep_report(self, report: RuntimeReport) -> None:
+        """What was prepared for a lease: told again after a restart, word for word."""
+        self.checkpoints(report.lease).mkdir(parents=True, exist_ok=True)
+        replace(self.lease(report.lease) / "report.json", to_json(report))
+
+    def report(self, lease: LeaseKey) -> RuntimeReport | None:
+        """What was prepared for a lease, if it was."""
+        path = self.lease(lease) / "report.json"
+        return from_json(path.read_bytes(), RuntimeReport) if path.is_file() else None
+
+    def reports(self) -> list[RuntimeReport]:
+        """What was prepared and not removed."""
+        paths = sorted(self.root.glob("*/report.json"))
+        return [from_json(path.read_bytes(), RuntimeReport) for path in paths]
+
     def checkpoints(self, lease: LeaseKey) -> Path:
         """A lease's folder that all its jobs share."""
         return self.lease(lease) / "checkpoints"
@@ -194,7 +222,6 @@ def environment_of(
         "HOME": temporary,
         "TMPDIR": temporary,
         "LANG": "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": str(spec.seed % 2**32),
         **spec.environment,

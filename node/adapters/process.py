@@ -17,15 +17,16 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import ContainerFailed
-from cloud_gpu.protocol.events import JobExited, JobStarted
+from cloud_gpu.protocol.events import JobExited
 from cloud_gpu.protocol.hardware import HardwareProfile, Isolation
 from cloud_gpu.protocol.job import JobOutcome, JobSpec
 from cloud_gpu.protocol.lease import LeaseKey
@@ -44,21 +45,11 @@ from node.adapters.job_folders import (
 )
 from node.adapters.process_tree import is_alive, kill_marked, signal_below, started_ticks
 from node.adapters.supervisor import Ending, Order
+from node.adapters.watching import Watchers
 
-_TAIL_S: Final = 0.1
+_LOOK_S: Final = 0.05
 _STOP_S: Final = 5.0
 _OPEN_FILES_MAX: Final = 4_096
-
-
-@dataclass(slots=True)
-class _Attached:
-    """A job whose supervisor this daemon watches."""
-
-    folder: JobFolder
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    done: trio.Event = field(default_factory=trio.Event)
-    child: int | None = None
-    """The supervisor's pid, when this daemon started it and so must reap it."""
 
 
 class ProcessRuntime:
@@ -67,18 +58,15 @@ class ProcessRuntime:
     def __init__(
         self, nursery: trio.Nursery, folder: Path, store: Artifacts, post: Post, *, cpu_cores: int
     ) -> None:
-        self._nursery, self._store, self._post = nursery, store, post
+        self._store, self._post = store, post
         self._folders = LeaseFolders(folder / "leases")
         self._shims = _write_shims(folder / "bin")
         self._cpu_cores = cpu_cores
-        self._attached: dict[Digest, _Attached] = {}
+        self._watchers = Watchers(nursery, post)
 
     async def prepare(self, lease: LeaseKey, profile: HardwareProfile) -> RuntimeReport:
         """See `Runtime`."""
-        path = self._folders.lease(lease) / "report.json"
-        if path.is_file():
-            return from_json(path.read_bytes(), RuntimeReport)
-        report = RuntimeReport(
+        report = self._folders.report(lease) or RuntimeReport(
             lease=lease,
             profile=profile,
             runtime="process",
@@ -88,39 +76,33 @@ class ProcessRuntime:
             fingerprint=fingerprint_of("process", ""),
         )
         try:
-            self._folders.checkpoints(lease).mkdir(parents=True, exist_ok=True)
-            replace(path, to_json(report))
+            self._folders.keep_report(report)
         except OSError as error:
             raise ContainerFailed(f"the lease's folder cannot be made: {error}") from error
         return report
 
     async def adopt(self) -> Sequence[RuntimeReport]:
         """See `Runtime`."""
-        return [
-            from_json(path.read_bytes(), RuntimeReport)
-            for path in sorted(self._folders.root.glob("*/report.json"))
-        ]
+        return self._folders.reports()
 
     async def start_job(self, spec: JobSpec) -> None:
         """See `Runtime`."""
-        if spec.id in self._attached:
+        if self._watchers.has(spec.id):
             return
         folder = self._folders.job(spec.lease, spec.id)
         if (exited := folder.exited()) is not None:
             self._post(exited)
             return
-        attached = self._attached[spec.id] = _Attached(folder)
-        try:
-            if not folder.is_started:
-                attached.child = await trio.to_thread.run_sync(self._launch, spec, folder)
-        except ContainerFailed as failed:
-            self._post(folder.unstarted(JobOutcome.FAILED_TO_START, str(failed), self._store))
-            return
-        finally:
-            if not folder.is_started:
-                del self._attached[spec.id]
-        self._post(JobStarted(lease=spec.lease, job=spec.id))
-        self._nursery.start_soon(self._watch, attached)
+        self._watchers.claim(folder)
+        child: int | None = None
+        if not folder.is_started:
+            try:
+                child = await trio.to_thread.run_sync(self._launch, spec, folder)
+            except ContainerFailed as failed:
+                self._watchers.give_up(spec.id)
+                self._post(folder.unstarted(JobOutcome.FAILED_TO_START, str(failed), self._store))
+                return
+        self._watchers.begin(spec.id, partial(_ended, folder, child), partial(self._finish, folder))
 
     async def kill_job(self, lease: LeaseKey, job: Digest) -> None:
         """See `Runtime`."""
@@ -138,9 +120,8 @@ class ProcessRuntime:
         """See `Runtime`."""
         folder = self._folders.job(lease, job)
         for stream, offset in zip(STREAMS, (stdout_from, stderr_from), strict=True):
-            for event in folder.printed(stream, offset):
+            for event in islice(folder.printed(stream, offset), 1):
                 self._post(event)
-                break
 
     async def pause(self, lease: LeaseKey) -> None:
         """See `Runtime`."""
@@ -157,15 +138,10 @@ class ProcessRuntime:
         await trio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     async def end_jobs(self, lease: LeaseKey) -> None:
-        """End what runs for a lease, within seconds, and stop watching it."""
+        """End what runs for a lease, within seconds."""
         for job in self._folders.jobs(lease):
             _terminate(job)
-        watched = [one for one in self._attached.values() if one.folder.lease == lease]
-        with trio.move_on_after(_STOP_S):
-            for one in watched:
-                await one.done.wait()
-        for one in watched:
-            one.scope.cancel()
+        await self._watchers.settle(lease, _STOP_S)
 
     def _signal_all(self, lease: LeaseKey, number: signal.Signals) -> None:
         for job in self._folders.jobs(lease):
@@ -194,12 +170,13 @@ class ProcessRuntime:
             raise ContainerFailed(f"the job cannot be started: {error}") from error
 
     def _order(self, spec: JobSpec, folder: JobFolder) -> Order:
-        path = self._folders.lease(spec.lease) / "report.json"
-        profile = from_json(path.read_bytes(), RuntimeReport).profile
+        profile = self._profile(spec.lease)
         return Order(
             command=list(spec.command),
             folder=str(folder.work),
-            environment=environment_of(
+            # Output is seen as it is printed; on gVisor this would lose some, see `rootfs`.
+            environment={"PYTHONUNBUFFERED": "1"}
+            | environment_of(
                 spec,
                 gpus=len(profile.gpus),
                 path=f"{self._shims}:/usr/local/bin:/usr/bin:/bin",
@@ -221,33 +198,25 @@ class ProcessRuntime:
             end_file=str(folder.folder / "end.json"),
         )
 
-    async def _watch(self, attached: _Attached) -> None:
-        """Tail a job's output until its supervisor is gone, then collect what it returns."""
-        folder = attached.folder
-        offsets = dict.fromkeys(STREAMS, 0)
-        with attached.scope:
-            is_over = False
-            while not is_over:
-                is_over = _supervisor_of(folder) is None
-                for stream in STREAMS:
-                    for event in folder.printed(stream, offsets[stream]):
-                        offsets[stream] += len(event.chunk)
-                        self._post(event)
-                await trio.sleep(0 if is_over else _TAIL_S)
-            self._post(await trio.to_thread.run_sync(self._finish, attached))
-        self._attached.pop(folder.job, None)
-        attached.done.set()
+    def _profile(self, lease: LeaseKey) -> HardwareProfile:
+        report = self._folders.report(lease)
+        if report is None:
+            raise ContainerFailed(f"lease {lease} is not prepared")
+        return report.profile
 
-    def _finish(self, attached: _Attached) -> JobExited:
-        folder = attached.folder
-        if attached.child is not None:
-            with contextlib.suppress(ChildProcessError):  # somebody reaped it already
-                os.waitpid(attached.child, 0)
-        ending = _ending_of(folder)
-        profile = from_json(
-            (self._folders.lease(folder.lease) / "report.json").read_bytes(), RuntimeReport
-        ).profile
-        return folder.finish(ending, self._store, profile.disk_mib * 2**20)
+    def _finish(self, folder: JobFolder, ending: Ending) -> JobExited:
+        bytes_max = self._profile(folder.lease).disk_mib * 2**20
+        event = folder.finish(ending, self._store, bytes_max)
+        for each in (folder.disk, folder.temporary):
+            shutil.rmtree(each, ignore_errors=True)
+        return event
+
+
+async def _ended(folder: JobFolder, child: int | None) -> Ending:
+    """When and how a job ended; `child` is its supervisor, if this daemon must reap it."""
+    while _supervisor_of(folder) is not None:  # noqa: ASYNC110 it may be no child of ours
+        await trio.sleep(_LOOK_S)
+    return await trio.to_thread.run_sync(_ending_of, folder, child)
 
 
 def _spawn(order: Path, log: Path) -> int:
@@ -285,8 +254,11 @@ def _terminate(folder: JobFolder) -> None:
         signal_below(supervisor, signal.SIGCONT)
 
 
-def _ending_of(folder: JobFolder) -> Ending:
+def _ending_of(folder: JobFolder, child: int | None) -> Ending:
     """How a job ended by its supervisor's word, or, if that was killed too, as lost."""
+    if child is not None:
+        with contextlib.suppress(ChildProcessError):  # somebody reaped it already
+            os.waitpid(child, 0)
     path = folder.folder / "end.json"
     if path.is_file():
         return Ending(**json.loads(path.read_bytes()))

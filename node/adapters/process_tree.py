@@ -57,18 +57,22 @@ def signal_below(root: int, number: signal.Signals) -> None:
             signalled.add(pid)
 
 
-def end_below(root: int) -> bool:
-    """Kill every descendant and wait until they are gone; False after ten seconds of trying."""
+def end_below(root: int, reaped: dict[int, int]) -> bool:
+    """Kill every descendant and wait until they are gone; False after ten seconds of trying.
+
+    `reaped` gets the wait status of each of our own children.
+    """
     give_up = time.monotonic() + _ENDING_S_MAX
     while alive := descendants(root):
         # Stopped first, a fork bomb cannot outrun its killer.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in alive:
                 _kill(pid, number)
-        _reap()
+        _reap(reaped)
         if time.monotonic() > give_up:
             return False
         time.sleep(_STILL_S)
+    _reap(reaped)
     return True
 
 
@@ -83,12 +87,10 @@ def kill_marked(variable: str) -> None:
                 _kill(int(entry.name), signal.SIGKILL)
 
 
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass  # whoever is not our child is reaped by its own parent
+def _reap(reaped: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):  # there are no children, or no more
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            reaped[found[0]] = found[1]
 
 
 def _kill(pid: int, number: signal.Signals) -> None:

@@ -125,12 +125,11 @@ def supervise(order: Order) -> Ending:
         log.add(os.dup(pipe.fileno()), path)
         pipe.close()
     outcome, detail = _follow(order, job.pid, log, wakeup)
-    if outcome != "exited":
-        end_below(os.getpid())
-    code = job.wait()
-    if not end_below(os.getpid()):
+    reaped: dict[int, int] = {}
+    if not end_below(os.getpid(), reaped):
         detail = "some of its processes could not be ended"
     _drain(log)
+    job.returncode = code = os.waitstatus_to_exitcode(reaped.get(job.pid, signal.SIGKILL))
     return Ending(
         outcome=outcome,
         exit_code=code if code >= 0 else 128 - code,

@@ -9,7 +9,6 @@ from typing import Final
 import typer
 
 from cloud_gpu.protocol.errors import CloudGpuError
-
 from node.cli.outside import Outside
 from node.cli.run import run as run_command
 
