@@ -14,14 +14,24 @@ from cloud_gpu.buyer import Buyer
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
 from cloud_gpu.opening import Opening
+from cloud_gpu.protocol.calls import ChainCall, ExpireLease, RefundUnstarted, StopLease
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import AnyNotice
-from cloud_gpu.protocol.errors import FundsTooSmall, NoMatch, SettingsInvalid
+from cloud_gpu.protocol.errors import (
+    ChainUnavailable,
+    FundsTooSmall,
+    NoMatch,
+    Rejected,
+    Rejection,
+    RejectReason,
+    SettingsInvalid,
+)
 from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
-from cloud_gpu.protocol.ports import AccountView, Clock, MarketApi, MarketView
+from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address, Digest
@@ -43,8 +53,17 @@ class BuyerChain(Protocol):
     async def account(self, address: Address) -> AccountView:
         """An account's word; id 0: not registered."""
 
+    async def machine(self, key: MachineKey) -> MachineView:
+        """A machine's words."""
+
     async def products(self) -> Sequence[Product]:
         """The contract's table."""
+
+    async def submit(self, call: ChainCall) -> None:
+        """Have a call sent."""
+
+    async def catch_up(self, at: int) -> None:
+        """Until a block of this time, Unix seconds, was read."""
 
     async def chain_time(self) -> int:
         """The newest block's time, Unix seconds."""
@@ -153,6 +172,31 @@ class Client:
         statement = self._purse.cancellation(Cancellation(bid=bid), expiry=at + 600)
         await self._market.cancel(statement)
 
+    # Leases that some other process opened.
+
+    async def leases(self) -> Sequence[LeaseReport]:
+        """This wallet's leases, by the market's word. Raises `MarketUnavailable`."""
+        return await self._market.leases(self._purse.account)
+
+    async def end(self, lease: LeaseKey) -> MachineStatus:
+        """End a lease whose session is gone, by what the chain allows now; its machine's status.
+
+        A running one is stopped: pay is frozen, the rest is back, and the provider claims its part
+        or nobody does. Raises `ChainUnavailable`, `Rejected` while nothing can be done yet.
+        """
+        view = await self._chain.machine(lease.machine)
+        call = _ending_call(lease, view, await self._chain.chain_time(), self._rhythm.claim_s)
+        if call is None:
+            return view.status
+        await self._chain.submit(call)
+        deadline = self._clock.now() + self._rhythm.chain_patience
+        while self._clock.now() < deadline:
+            await self._chain.catch_up(await self._chain.chain_time() + 1)
+            now = await self._chain.machine(lease.machine)
+            if (now.status, now.seq) != (view.status, view.seq):
+                return now.status
+        raise ChainUnavailable(f"lease {lease.short}: the transaction was not mined in time")
+
     # A lease.
 
     async def open(self, request: LeaseRequest, *, echo: Echo, progress: Progress) -> Lease:
@@ -248,3 +292,34 @@ class Client:
             f" free, needed {format_tokens(needed)} for this lease at its limit price."
             f" `cloud-gpu wallet fund {missing}` puts the rest in.",
         )
+
+
+def _ending_call(
+    lease: LeaseKey, view: MachineView, at: int, claim_s: int
+) -> StopLease | RefundUnstarted | ExpireLease | None:
+    """What ends a lease at a time in Unix seconds; None: it is over. Raises `Rejected`: not yet."""
+    if view.seq != lease.seq:
+        return None
+    possible_at = 0
+    call: StopLease | RefundUnstarted | ExpireLease
+    match view.status:
+        case MachineStatus.FUNDED:
+            possible_at, call = view.start + 1, RefundUnstarted(lease=lease)
+        case MachineStatus.ACTIVE if at < view.start + view.duration:
+            call = StopLease(lease=lease)
+        case MachineStatus.ACTIVE | MachineStatus.STOPPED:
+            possible_at = view.start + view.duration + claim_s + 1
+            call = ExpireLease(lease=lease)
+        case _:
+            return None
+    if at < possible_at:
+        raise Rejected(
+            Rejection(
+                reason=RejectReason.WRONG_STATE,
+                field="lease",
+                found=view.status.name.lower(),
+                needed=f"{possible_at - at} s more",
+                next="Anybody may end it then; until then its provider does.",
+            )
+        )
+    return call

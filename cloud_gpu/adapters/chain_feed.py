@@ -18,7 +18,8 @@ from cloud_gpu.protocol.chain_events import ChainAdvanced, ChainEvent, ProductRe
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable, CloudGpuError, SettingsInvalid
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.ports import AccountView
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.ports import AccountView, MachineView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address
 
@@ -37,6 +38,8 @@ class FollowedChain(Protocol):
     def events(self) -> AsyncIterator[ChainEvent]: ...
 
     async def account(self, address: Address) -> AccountView: ...
+
+    async def machine(self, key: MachineKey) -> MachineView: ...
 
     async def chain_time(self) -> int: ...
 
@@ -81,6 +84,10 @@ class ChainFeed:
     async def account(self, address: Address) -> AccountView:
         """An account's word; id 0: not registered. Raises `ChainUnavailable`."""
         return await self._chain.account(address)
+
+    async def machine(self, key: MachineKey) -> MachineView:
+        """A machine's words. Raises `ChainUnavailable`."""
+        return await self._chain.machine(key)
 
     async def chain_time(self) -> int:
         """The newest block's time, Unix seconds. Raises `ChainUnavailable`."""

@@ -14,7 +14,7 @@ from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec
-from cloud_gpu.protocol.lease import LeaseKey, MachineKey, MachineStatus
+from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -113,6 +113,8 @@ class MarketApi(Protocol):
     async def asks(self) -> Sequence[SignedAdvert]: ...
 
     async def cancel(self, statement: SignedCancellation) -> None: ...
+
+    async def leases(self, buyer: Address) -> Sequence[LeaseReport]: ...
 
 
 class Runtime(Protocol):

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.identity import LocalKey, PeerId
+from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, BidState, Receipt, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import BasisPoints
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.testing.pretend_chain import PretendChain, TrioClock
 from cloud_gpu.testing.pretend_node import PretendNode
 
@@ -102,6 +103,11 @@ class PretendMarket:
         self._require_up()
         bid = statement.body.bid
         self._reports[bid] = BidReport(bid=bid, state=BidState.CANCELLED)
+
+    async def leases(self, buyer: Address) -> Sequence[LeaseReport]:  # noqa: ARG002
+        """See `MarketApi`: this market knows of none."""
+        self._require_up()
+        return ()
 
     def forget(self) -> None:
         """As after a crash without a disk."""
