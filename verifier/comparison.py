@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from cloud_gpu.protocol.audit import Compared, VerdictResult
 from cloud_gpu.protocol.job import FileRef, ResultContent
-from verifier.tensors import SUFFIXES, Unreadable, distance, read_tensors
+from verifier.parsing import Unreadable, parse_json
+from verifier.tensors import SUFFIXES, distance, read_tensors
 
 FILE_BYTES_MAX: Final = 256 * 2**20
 """A larger file is equal by its digest or incomparable."""
@@ -33,7 +34,6 @@ NONE: Final = "none"
 """The buyer accepts by hand: no audit."""
 
 _RELATIVE: Final = 1e-6
-_DEPTH_MAX: Final = 200
 
 Contents = Mapping[str, bytes]
 """Files by sha256."""
@@ -130,7 +130,7 @@ def _canonical_off(path: str, found: bytes, reference: bytes) -> float:
 
 def _canonical(path: str, content: bytes) -> object:
     if path.lower().endswith(".json"):
-        return json.dumps(_parse(content), sort_keys=True)
+        return json.dumps(parse_json(content), sort_keys=True)
     members: dict[str, str] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -151,37 +151,22 @@ def _canonical(path: str, content: bytes) -> object:
 
 
 def _json_off(path: str, found: bytes, reference: bytes) -> float:  # noqa: ARG001
-    needed = _parse(reference)
+    needed = parse_json(reference)
     try:
-        return _tree_off(_parse(found), needed, _DEPTH_MAX)
+        return _tree_off(parse_json(found), needed)
     except Unreadable:
         return math.inf
 
 
-def _parse(content: bytes) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = {unicodedata.normalize("NFC", name): value for name, value in pairs}
-        if len(table) != len(pairs):
-            raise Unreadable("one name twice in a JSON object")
-        return table
-
-    try:
-        return json.loads(content, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"not JSON: {error}"[:200]) from error
-
-
-def _tree_off(a: Any, b: Any, depth: int) -> float:
-    if depth == 0:
-        raise Unreadable("JSON nested too deeply")
+def _tree_off(a: Any, b: Any) -> float:
     if isinstance(a, dict) and isinstance(b, dict):
         if a.keys() != b.keys():
             return math.inf
-        return max((_tree_off(a[name], b[name], depth - 1) for name in b), default=0.0)
+        return max((_tree_off(a[name], b[name]) for name in b), default=0.0)
     if isinstance(a, list) and isinstance(b, list):
         if len(a) != len(b):
             return math.inf
-        return max((_tree_off(x, y, depth - 1) for x, y in zip(a, b, strict=True)), default=0.0)
+        return max((_tree_off(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
     if isinstance(a, str) and isinstance(b, str):
         same = unicodedata.normalize("NFC", a) == unicodedata.normalize("NFC", b)
         return 0.0 if same else math.inf

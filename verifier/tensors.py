@@ -8,13 +8,14 @@ one entry and by 3e-7 in the norm. Source: design of value-at-risk batch audits,
 from __future__ import annotations
 
 import io
-import json
 import math
 import zipfile
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from verifier.parsing import Unreadable, parse_json
 
 ARRAYS_MAX: Final = 10_000
 SUFFIXES: Final = (".npy", ".npz", ".safetensors")
@@ -36,10 +37,6 @@ _SAFETENSORS: Final = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
     "I8": "<i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
 }  # fmt: skip
-
-
-class Unreadable(ValueError):
-    """The bytes are not what their name says, or hold what is never loaded."""
 
 
 class Tensor:
@@ -101,7 +98,7 @@ def _read_safetensors(content: bytes) -> dict[str, Tensor]:
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 + length:
         raise Unreadable("a header that is longer than the file")
-    header = json.loads(content[8 : 8 + length])
+    header = parse_json(content[8 : 8 + length])
     header.pop("__metadata__", None)
     if len(header) > ARRAYS_MAX:
         raise Unreadable(f"more than {ARRAYS_MAX} arrays")

@@ -5,7 +5,7 @@ Times on chain are Unix seconds. Who may call what is the contract's; here is wh
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 from types import MappingProxyType
 from typing import Final
 
@@ -140,6 +140,14 @@ def next_state(state: LeaseState, step: LeaseStep) -> LeaseState | None:
     return LEASE_TABLE.get((state, step))
 
 
+class LeaseFlags(IntFlag):
+    """What was agreed when a lease opened; bit values are the contract's."""
+
+    INTERRUPTIBLE = 1
+    VERIFIED = 2
+    """Pay is held until results were audited."""
+
+
 class LeaseTerms(Value, frozen=True, kw_only=True):
     """What was fixed when a lease opened."""
 
@@ -152,6 +160,13 @@ class LeaseTerms(Value, frozen=True, kw_only=True):
     """Unix seconds: past it anyone may refund the lease unless it began."""
     market_id: int
     opened_at: int
+    flags: int = 0
+    """See `LeaseFlags`."""
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether its pay is held until results were audited."""
+        return bool(self.flags & LeaseFlags.VERIFIED)
 
     def ends_at(self, started_at: int) -> int:
         """Unix seconds."""

@@ -28,7 +28,8 @@ from cloud_gpu.protocol.units import GpuSeconds, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, keccak256
 from verifier.comparison import compare, wanted
 from verifier.draw import Stakes, Trust, audits_in_tenths, drawn
-from verifier.tensors import Unreadable, read_tensors
+from verifier.parsing import Unreadable
+from verifier.tensors import read_tensors
 
 LEASE = LeaseKey(provider=Address(bytes(20)), index=0, seq=1)
 USES = st.lists(st.integers(0, 10**7), min_size=1, max_size=SEGMENTS_MAX)

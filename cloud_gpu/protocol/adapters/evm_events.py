@@ -112,6 +112,7 @@ class LogDecoder:
             start_deadline=word.start,
             market_id=word.market_id,
             opened_at=at,
+            flags=word.flags,
         )
         return events.LeaseOpened(
             terms=terms, bid=Digest(a["bidHash"]), at=at, transaction=log.transaction

@@ -18,7 +18,8 @@ from cloud_gpu.protocol.job import JobOutcome, ResultContent
 from tests.unit.verifier.builders import content_of, file
 from verifier import comparison
 from verifier.comparison import SCORE_ONE, compare, is_audited, wanted
-from verifier.tensors import Unreadable, read_tensors
+from verifier.parsing import Unreadable
+from verifier.tensors import read_tensors
 
 MATCH, MISMATCH, INCOMPARABLE = (
     VerdictResult.MATCH,
@@ -188,9 +189,15 @@ def test_json(found: str, reference: str, verdict: VerdictResult) -> None:
 
 def test_json_nested_without_end_is_incomparable() -> None:
     deep = b"[" * 300 + b"]" * 300
-    assert held("json", {"a.json": deep}, {"a.json": deep + b" "}).verdict is MISMATCH
-    endless = b"[" * 100_000
+    assert held("json", {"a.json": deep}, {"a.json": deep + b" "}).verdict is INCOMPARABLE
+    endless = b"[" * 10_000_000
     assert held("json", {"a.json": b"1"}, {"a.json": endless}).verdict is INCOMPARABLE
+    assert held("bytes", {"a.json": b"1"}, {"a.json": endless}).verdict is INCOMPARABLE
+
+
+def test_brackets_in_text_are_no_nesting() -> None:
+    text = json.dumps({"a": "[" * 1_000, "b": '\\"[[['})
+    assert held("json", {"a.json": text.encode()}, {"a.json": text.encode() + b" "}).score == 0
 
 
 # tensor
@@ -303,6 +310,7 @@ def test_safetensors_of_bfloat16() -> None:
         ("w.npz", archive(("a.npy", npy(np.zeros(1))), ("a.npy", npy(np.ones(1))))),
         ("w.safetensors", b"\xff" * 8),
         ("w.safetensors", (5).to_bytes(8, "little") + b"[1,2]"),
+        ("w.safetensors", (10**6).to_bytes(8, "little") + b"[" * 10**6),
         ("w.safetensors", safetensors("F32", [3], b"\x00" * 4)),
         ("w.safetensors", safetensors("F99", [1], b"\x00" * 4)),
         ("w.safetensors", safetensors("F32", [-1, 5], b"\x00" * 4)),
