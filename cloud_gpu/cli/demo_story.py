@@ -70,6 +70,8 @@ class Story:
             found.append("tokens appeared or vanished")
         if not self.jobs:
             found.append("no job ran")
+        if not self.refunded:
+            found.append("the lease of the provider that died was not refunded")
         return found
 
     def payload(self) -> dict[str, Any]:

@@ -27,7 +27,10 @@ def up(
     """Start a devnet, and use it from now on."""
     desk = run.outside.devnet()
     if foreground:
-        desk.keep(nodes, run.say.progress, lambda view: _ready(run, view, started=True))
+        try:
+            desk.keep(nodes, run.say.progress, lambda view: _ready(run, view, started=True))
+        finally:
+            run.outside.forget_context(CONTEXT)
         return 0
     view, started = desk.up(nodes, run.say.progress, run.wait_s)
     try:
