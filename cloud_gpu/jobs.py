@@ -6,7 +6,7 @@ The result is the one that the node signed; what came before it is a preview of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from cloud_gpu.outcomes import RunResult
@@ -71,23 +71,13 @@ class Job:
             case told.JobRefused():
                 self._refused = notice
 
-    async def logs(self, stream: str = "stdout") -> AsyncIterator[str]:
-        """What it prints, piece by piece, until it ended."""
-        shown = 0
-        while True:
-            text = self._printed[stream]
-            if shown < len(text):
-                piece = bytes(text[shown:])
-                shown += len(piece)
-                yield piece.decode(errors="replace")
-            elif self.running:
-                await self._lease.wait()
-            else:
-                break
-        if self._result is not None:
-            rest = (await self._whole(self._result))[stream][shown:]
-            if rest:
-                yield rest.decode(errors="replace")
+    async def piece(self, stream: str, after: int) -> bytes:
+        """What it printed after so many bytes, once there is some; empty: that was all."""
+        while len(self._printed[stream]) <= after and self.running:
+            await self._lease.wait()
+        if len(self._printed[stream]) > after or self._result is None:
+            return bytes(self._printed[stream][after:])
+        return (await self._whole(self._result))[stream][after:]
 
     async def wait(self, check: bool = False) -> RunResult:
         """Its result. Raises `LeaseInterrupted`, `Rejected`, and with `check` `RunError`."""

@@ -81,13 +81,17 @@ def say_on_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
+def _decoder() -> codecs.IncrementalDecoder:
+    """A character may come in two pieces."""
+    return codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+
 class Console:
     """Shows what a job prints, and tells the person who waits."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        decoder = codecs.getincrementaldecoder("utf-8")
-        self._decoders = {name: decoder(errors="replace") for name in ("stdout", "stderr")}
+        self._decoders = {name: _decoder() for name in ("stdout", "stderr")}
 
     def echo(self, stream: str, chunk: bytes) -> None:
         """Output of a job, to the stream of the same name."""
@@ -263,12 +267,10 @@ class BlockingJob:
 
     def logs(self, stream: str = "stdout") -> Iterator[str]:
         """What it prints, piece by piece, until it ended."""
-        pieces = self._core.logs(stream)
-        while True:
-            try:
-                yield PORTAL.call(pieces.__anext__)
-            except StopAsyncIteration:
-                return
+        shown, decoder = 0, _decoder()
+        while piece := PORTAL.call(self._core.piece, stream, shown):
+            shown += len(piece)
+            yield decoder.decode(piece)
 
     def wait(self, *, check: bool = False) -> RunResult:
         """See `Job.wait`."""
@@ -374,12 +376,10 @@ class AsyncioJob:
 
     async def logs(self, stream: str = "stdout") -> AsyncIterator[str]:
         """What it prints, piece by piece, until it ended."""
-        pieces = self._core.logs(stream)
-        while True:
-            try:
-                yield await PORTAL.call_from_asyncio(pieces.__anext__)
-            except StopAsyncIteration:
-                return
+        shown, decoder = 0, _decoder()
+        while piece := await PORTAL.call_from_asyncio(self._core.piece, stream, shown):
+            shown += len(piece)
+            yield decoder.decode(piece)
 
     async def wait(self, *, check: bool = False) -> RunResult:
         """See `Job.wait`."""
