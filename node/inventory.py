@@ -5,6 +5,7 @@ Everything is as the machine itself reports it. Which machine is free is the cha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
@@ -33,8 +34,8 @@ class GpuReading(Value, frozen=True, kw_only=True):
     gpu: Gpu
     temperature_c: int | None = None
     power_w: int | None = None
-    recovery: str = ""
-    """What the driver asks for before the GPU may be used again; empty: nothing."""
+    fault: str = ""
+    """Why it must not be rented out now; empty: it may."""
 
 
 class SliceReading(Value, frozen=True, kw_only=True):
@@ -45,6 +46,26 @@ class SliceReading(Value, frozen=True, kw_only=True):
     simulated: bool
     faults: tuple[str, ...] = ()
     """Why it must not be rented, each in words."""
+
+
+def assign(
+    found: Sequence[GpuReading], wanted: Mapping[int, tuple[int, tuple[str, ...]]]
+) -> dict[int, tuple[GpuReading, ...]]:
+    """Which GPUs are behind which machine: (how many, which by UUID) by the machine's index.
+
+    Machines that name theirs come first, the others take the rest in order. A machine whose GPUs
+    are not all there gets fewer, and must not be rented out.
+    """
+    free = {reading.uuid: reading for reading in found}
+    given = {
+        index: tuple(free.pop(uuid) for uuid in uuids if uuid in free)
+        for index, (_, uuids) in sorted(wanted.items())
+        if uuids
+    }
+    for index, (count, uuids) in sorted(wanted.items()):
+        if not uuids:
+            given[index] = tuple(free.pop(uuid) for uuid in list(free)[:count])
+    return given
 
 
 def profile_of(

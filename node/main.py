@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
@@ -18,16 +18,16 @@ from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
-from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import ProviderEffect
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.events import NodeStarted, ProviderEvent
-from cloud_gpu.protocol.identity import LocalKey, PeerId
+from cloud_gpu.protocol.identity import NodeBinding, PeerId
 from node.adapters.binding import read_binding
 from node.adapters.journal import SqliteJournal
 from node.adapters.logs import configure_logs
-from node.adapters.peers import ASKS_TOPIC, Peers
+from node.adapters.peers import ASKS_TOPIC, Peers, authorisation
 from node.adapters.performer import Performer, lane_of
+from node.adapters.probes import Probes
 from node.adapters.room import MachineRoom
 from node.adapters.runtimes import choose_runtime
 from node.announcing import Announcements
@@ -62,80 +62,64 @@ async def serve(settings: NodeSettings) -> None:
     settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
-    async with AsyncExitStack() as stack:
-        chain = await stack.enter_async_context(
-            EvmChain(settings.rpc, deployment, key, settings.data_folder / "outbox.sqlite")
-        )
-        overlay = await stack.enter_async_context(
-            open_overlay(
-                OverlaySettings(
-                    topics=(ASKS_TOPIC,),
-                    listen=settings.listen_overlay,
-                    bootstrap=settings.bootstrap,
-                ),
-                key.secret,
-            )
-        )
-        nursery = await stack.enter_async_context(trio.open_nursery())
-        await _run_provider(settings, key, deployment, chain, overlay, nursery)
-
-
-async def _run_provider(
-    settings: NodeSettings,
-    key: LocalKey,
-    deployment: Deployment,
-    chain: EvmChain,
-    overlay: Overlay,
-    nursery: trio.Nursery,
-) -> None:
-    binding = read_binding(
-        settings.binding,
-        deployment.domain,
-        provider=settings.provider,
-        node_key=key.address,
-        peer=PeerId(overlay.peer_id),
-        at=SystemClock().now() // 1000,
+    overlay_settings = OverlaySettings(
+        topics=(ASKS_TOPIC,), listen=settings.listen_overlay, bootstrap=settings.bootstrap
     )
-    provider = Provider(
-        deployment=deployment,
-        key=key,
-        peer=PeerId(overlay.peer_id),
-        announcements=Announcements(
+    async with (
+        EvmChain(settings.rpc, deployment, key, settings.data_folder / "outbox.sqlite") as chain,
+        open_overlay(overlay_settings, key.secret) as overlay,
+        trio.open_nursery() as nursery,
+    ):
+        peer = PeerId(overlay.peer_id)
+        binding = read_binding(
+            settings.binding,
+            deployment.domain,
+            wanted=NodeBinding(provider=settings.provider, node_key=key.address, peer=peer),
+            at=SystemClock().now() // 1000,
+        )
+        announcements = Announcements(
             binding=binding,
             addresses=overlay.addresses,
             policies=settings.policies(),
             interval_s=settings.ask_interval_s,
             domain=deployment.domain,
             key=key,
-        ),
-    )
-    journal = SqliteJournal(settings.data_folder / "journal.sqlite", provider.must_survive)
-    store = ArtifactStore(settings.data_folder / "artifacts", settings.artifacts_mib * 2**20)
+        )
+        provider = Provider(deployment=deployment, key=key, peer=peer, announcements=announcements)
+        await _run(settings, provider, chain, overlay, nursery)
 
+
+async def _run(
+    settings: NodeSettings,
+    provider: Provider,
+    chain: EvmChain,
+    overlay: Overlay,
+    nursery: trio.Nursery,
+) -> None:
+    folder = settings.data_folder
+    store = ArtifactStore(folder / "artifacts", settings.artifacts_mib * 2**20)
     performer = Performer(chain)
     runner = Runner[ProviderEvent, ProviderEffect](
-        provider, performer, SystemClock(), name="node", lane=lane_of, journal=journal
-    )
-    performer.peers = Peers(overlay, runner.post, lambda: provider.adverts)
-    chosen = await choose_runtime(settings, nursery, store, runner.post)
-    performer.room = room = MachineRoom(
-        provider=settings.provider,
-        machines={machine.index: machine for machine in settings.machines},
-        data_folder=settings.data_folder,
-        runtime=chosen.runtime,
-        isolation=chosen.isolation,
-        post=runner.post,
-    )
-    ArtifactExchange(
-        overlay,
-        store,
-        lambda peer, digest, direction, size: (
-            provider.may_fetch(PeerId(peer), digest)
-            if direction == "fetch"
-            else provider.may_push(PeerId(peer), size)
-        ),
+        provider,
+        performer,
+        SystemClock(),
+        name="node",
+        lane=lane_of,
+        journal=SqliteJournal(folder / "journal.sqlite", provider.must_survive),
     )
     runner.replay()
+    probes = Probes(settings.machines, folder)
+    chosen = await choose_runtime(settings, nursery, store, runner.post, probes)
+    performer.room = room = MachineRoom(
+        provider=settings.provider,
+        probes=probes,
+        runtime=chosen.runtime,
+        isolation=chosen.isolation,
+        engine_faults=chosen.faults,
+        post=runner.post,
+    )
+    performer.peers = Peers(overlay, runner.post, lambda: provider.adverts)
+    ArtifactExchange(overlay, store, authorisation(provider.may_fetch, provider.may_push))
     runner.post(NodeStarted(at=await chain.chain_time()))
     await room.adopt()
 
@@ -151,7 +135,7 @@ async def _run_provider(
         "addresses": list(overlay.addresses),
         "http": None,
         "runtime": chosen.name,
-        "stand_ins": list(chosen.stand_ins),
+        "stand_ins": [*chosen.stand_ins, *settings.stand_ins],
     }
     print(json.dumps(ready), flush=True)  # noqa: T201 the daemon's one word on stdout
     await runner.run()

@@ -27,6 +27,9 @@ class RuntimeChoice(StrEnum):
 
     AUTO = "auto"
     DOCKER = "docker"
+    """runsc where the engine has it, else runc."""
+    RUNSC = "runsc"
+    RUNC = "runc"
     PROCESS = "process"
 
 
@@ -154,6 +157,8 @@ class NodeSettings:
     bootstrap: Texts = ()
     log_level: Text = "info"
     runtime: Annotated[RuntimeChoice, RuntimeChoice] = RuntimeChoice.AUTO
+    accept_unverified_runtime: Truth = False
+    """True: rent out real GPUs on an engine with known ways out of a container."""
     image_packages: Texts = ("numpy",)
     """Python packages of this node's own interpreter that its container image holds."""
     ask_interval_s: Positive = 30
@@ -172,6 +177,11 @@ class NodeSettings:
         indexes = [machine.index for machine in self.machines]
         if len(set(indexes)) != len(indexes):
             raise ValueError(f"machines: an index is named twice: {indexes}")
+
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """What of the hardware is not the real thing."""
+        return ("simulated GPUs",) if any(m.simulated for m in self.machines) else ()
 
     def policies(self) -> dict[int, Policy]:
         """What is asked for each machine, by its index."""

@@ -6,27 +6,25 @@ from pathlib import Path
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import SettingsInvalid
-from cloud_gpu.protocol.identity import NodeBinding, NoDelegates, PeerId
+from cloud_gpu.protocol.identity import NodeBinding, NoDelegates
 from cloud_gpu.protocol.signing import Domain, Statement, verify_statement
-from cloud_gpu.protocol.values import Address
 
 
 def read_binding(
-    path: Path, domain: Domain, *, provider: Address, node_key: Address, peer: PeerId, at: int
+    path: Path, domain: Domain, *, wanted: NodeBinding, at: int
 ) -> Statement[NodeBinding]:
     """The statement, checked as every market will check it; raises `SettingsInvalid`."""
     try:
         binding = from_json(path.read_bytes(), Statement[NodeBinding])
     except (OSError, ValueError) as error:
         raise SettingsInvalid(f"binding {path}: {error}; write it with the wallet key") from error
-    wanted = NodeBinding(provider=provider, node_key=node_key, peer=peer)
     if binding.body != wanted:
         raise SettingsInvalid(
             f"binding {path}: it binds {binding.body}, but this node is {wanted}; write it again"
             " with the wallet key"
         )
     refusal = verify_statement(
-        binding, domain, account=provider, keys=NoDelegates(), role=None, at=at
+        binding, domain, account=wanted.provider, keys=NoDelegates(), role=None, at=at
     )
     if refusal is not None:
         raise SettingsInvalid(f"binding {path}: {refusal}")

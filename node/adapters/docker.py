@@ -61,6 +61,7 @@ _THREADS: Final = 256
 """Three for each running job: its end and its two streams."""
 _STOP_S: Final = 10.0
 _AGAIN_S: Final = 1.0
+_TRIAL_S: Final = 60
 _PATH: Final = "/usr/local/bin:/bin"
 _LABEL: Final = "cloud-gpu."
 _TRIAL: Final = "import platform, os; print(platform.python_version(), os.uname().release)"
@@ -83,9 +84,11 @@ class DockerRuntime:
         client: docker.DockerClient,
         image: JobImage,
         name: str,
+        gpus_of: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
         self._store, self._post = store, post
         self._client, self._image, self._name = client, image, name
+        self._gpus_of = gpus_of
         self._folders = LeaseFolders(folder.resolve() / "leases")
         self._watchers = Watchers(nursery, post)
         self._threads = anyio.CapacityLimiter(_THREADS)
@@ -225,31 +228,20 @@ class DockerRuntime:
         }
         return labels | ({f"{_LABEL}job": str(job)} if job is not None else {})
 
-    def _bounds(self, profile: HardwareProfile, labels: dict[str, str]) -> Bounds:
+    def _bounds(
+        self, profile: HardwareProfile, lease: LeaseKey, job: Digest | None = None
+    ) -> Bounds:
         return Bounds(
             runtime=self._name,
             user=f"{self._user}:{self._user}",
             memory_mib=profile.memory_mib,
             cpu_cores=profile.cpu_cores,
-            labels=labels,
+            labels=self._labels(lease, job),
+            gpus=tuple(self._gpus_of(lease.index)),
         )
 
     def _try_out(self, lease: LeaseKey, profile: HardwareProfile) -> str:
-        """Run a word of Python, hardened as jobs are; its version. Raises `ContainerFailed`."""
-        options = hardened(self._bounds(profile, self._labels(lease)), {})
-        container = self._client.containers.create(
-            self._image.reference, ["python", "-c", _TRIAL], environment={"PATH": _PATH}, **options
-        )
-        try:
-            container.start()
-            code = container.wait(timeout=60)["StatusCode"]
-            said = container.logs().decode(errors="replace")
-        finally:
-            remove_container(container)
-        version, _, kernel = said.strip().partition(" ")
-        if code != 0 or (self._name == "runsc") != (kernel == _GVISOR_KERNEL):
-            raise ContainerFailed(f"a trial container on {self._name} said {said[:300]!r} ({code})")
-        return version
+        return _said_in(self._client, self._image, self._bounds(profile, lease))
 
     def _launch(self, spec: JobSpec, folder: JobFolder) -> RunningJob:
         """Lay out the job and start its container, or find it; raises `ContainerFailed`."""
@@ -273,16 +265,15 @@ class DockerRuntime:
         container = self._client.containers.create(
             self._image.reference,
             list(spec.command),
-            environment=environment_of(
-                spec,
-                gpus=len(report.profile.gpus),
-                path=_PATH,
-                temporary="/tmp",  # noqa: S108 the container's own
-                checkpoints="/ckpt",
-            )
-            | {"NVIDIA_VISIBLE_DEVICES": "void"},
             **hardened(
-                self._bounds(report.profile, self._labels(spec.lease, spec.id)),
+                self._bounds(report.profile, spec.lease, spec.id),
+                environment_of(
+                    spec,
+                    gpus=len(report.profile.gpus),
+                    path=_PATH,
+                    temporary="/tmp",  # noqa: S108 the container's own
+                    checkpoints="/ckpt",
+                ),
                 {str(folder.work): "/job", str(checkpoints): "/ckpt"},
             ),
         )
@@ -362,3 +353,32 @@ class DockerRuntime:
         remove_container(job.container)
         drop_disk(job.folder.disk)
         return event
+
+
+def try_out(client: docker.DockerClient, image: JobImage, name: str) -> None:
+    """Whether jobs could run on a runtime of this engine at all; raises `ContainerFailed`."""
+    user = f"{USER}:{USER}"
+    bounds = Bounds(runtime=name, user=user, memory_mib=256, cpu_cores=1, labels={})
+    try:
+        _said_in(client, image, bounds)
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise ContainerFailed(f"the Docker engine: {error}") from error
+
+
+def _said_in(client: docker.DockerClient, image: JobImage, bounds: Bounds) -> str:
+    """Run a word of Python, hardened as jobs are; its version. Raises `ContainerFailed`."""
+    container = client.containers.create(
+        image.reference,
+        ["python", "-c", _TRIAL],
+        **hardened(bounds, {"PATH": _PATH}, {}),
+    )
+    try:
+        container.start()
+        code = container.wait(timeout=_TRIAL_S)["StatusCode"]
+        said = container.logs().decode(errors="replace")
+    finally:
+        remove_container(container)
+    version, _, kernel = said.strip().partition(" ")
+    if code != 0 or (bounds.runtime == "runsc") != (kernel == _GVISOR_KERNEL):
+        raise ContainerFailed(f"a trial container on {bounds.runtime} said {said[:300]!r} ({code})")
+    return version

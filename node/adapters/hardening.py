@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
-from docker.types import LogConfig, Mount, Ulimit
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 PIDS_MAX: Final = 512
 OPEN_FILES_MAX: Final = 65_536
@@ -34,16 +34,30 @@ class Bounds:
     memory_mib: int
     cpu_cores: int
     labels: Mapping[str, str]
+    gpus: tuple[str, ...] = ()
+    """NVIDIA GPUs by UUID."""
 
 
-def hardened(bounds: Bounds, mounts: Mapping[str, str]) -> dict[str, Any]:
+def hardened(
+    bounds: Bounds, environment: Mapping[str, str], mounts: Mapping[str, str]
+) -> dict[str, Any]:
     """Arguments of docker-py's `containers.create`; `mounts` are folders, host → container."""
     memory = bounds.memory_mib * _MIB
+    # An image or a job could ask an NVIDIA default runtime for every GPU by this variable.
+    visible = {} if bounds.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
     open_files = min(OPEN_FILES_MAX, _hard_limit(resource.RLIMIT_NOFILE))
     return {
         "runtime": bounds.runtime,
         "user": bounds.user,
         "labels": dict(bounds.labels),
+        "environment": dict(environment) | visible,
+        "device_requests": [
+            DeviceRequest(
+                driver="cdi", device_ids=[f"nvidia.com/gpu={uuid}" for uuid in bounds.gpus]
+            )
+        ]
+        if bounds.gpus
+        else [],
         "cap_drop": ["ALL"],
         "privileged": False,
         "security_opt": ["no-new-privileges:true", "seccomp=" + seccomp_profile()],

@@ -5,8 +5,7 @@ Failures come back as events. Which runtime is used was decided before, in one p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import structlog
 import trio
@@ -28,10 +27,8 @@ from cloud_gpu.protocol.hardware import HardwareProfile, Isolation
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.ports import Runtime
 from cloud_gpu.protocol.values import Address
-from node.adapters.cpu import read_host
-from node.adapters.simulated import simulated_gpus
-from node.inventory import SliceReading, profile_of
-from node.settings import MachineSettings
+from node.adapters.probes import Probes
+from node.health import slice_faults
 
 RoomEffect = (
     PrepareContainer
@@ -54,14 +51,15 @@ class MachineRoom:
         self,
         *,
         provider: Address,
-        machines: Mapping[int, MachineSettings],
-        data_folder: Path,
+        probes: Probes,
         runtime: Runtime,
         isolation: Isolation,
+        engine_faults: Sequence[str],
         post: Callable[[ProviderEvent], None],
     ) -> None:
-        self._provider, self._machines, self._data_folder = provider, machines, data_folder
+        self._provider, self._probes = provider, probes
         self._runtime, self._isolation, self._post = runtime, isolation, post
+        self._engine_faults = tuple(engine_faults)
         self._profiles: dict[int, HardwareProfile] = {}
 
     async def perform(self, effect: RoomEffect) -> None:
@@ -105,7 +103,12 @@ class MachineRoom:
 
     async def _probe(self, index: int) -> None:
         machine = MachineKey(provider=self._provider, index=index)
-        profile, faults = await self._read(index)
+        try:
+            profile, faults = await self._read(index)
+        except (ContainerFailed, OSError) as error:
+            # Never seen, so never offered: there is nothing to withdraw either.
+            _log.warning("machine_not_found", machine=str(machine), error=str(error))
+            return
         if faults:
             _log.warning("machine_unhealthy", machine=str(machine), faults=faults)
         self._post(
@@ -116,20 +119,9 @@ class MachineRoom:
 
     async def _read(self, index: int) -> tuple[HardwareProfile, tuple[str, ...]]:
         """Probe a machine; its profile keeps what was read first while disk and load vary."""
-        reading = await trio.to_thread.run_sync(self._reading, self._machines[index])
+        reading = await trio.to_thread.run_sync(self._probes.read, index)
+        if index not in self._profiles and reading.gpus:
+            self._profiles[index] = self._probes.profile(index, reading, self._isolation)
         if index not in self._profiles:
-            settings = self._machines[index]
-            self._profiles[index] = profile_of(
-                reading,
-                gpu_class=settings.gpu_class,
-                share=len(self._machines),
-                region=settings.region,
-                isolation=self._isolation,
-            )
-        return self._profiles[index], reading.faults
-
-    def _reading(self, machine: MachineSettings) -> SliceReading:
-        host = read_host(self._data_folder)
-        return SliceReading(
-            host=host, gpus=simulated_gpus(machine), simulated=machine.simulated, faults=()
-        )
+            raise ContainerFailed("; ".join(reading.faults))
+        return self._profiles[index], (*self._engine_faults, *slice_faults(reading))
