@@ -12,8 +12,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
     AsksCancelled,
+    BatchCommitted,
+    BatchDrawn,
+    BatchFinalised,
     ChainAdvanced,
     ChainEvent,
     ChainReorganised,
@@ -28,6 +33,8 @@ from cloud_gpu.protocol.chain_events import (
     MachinePaused,
     MachineRetired,
     MachineRetiring,
+    SegmentAccused,
+    SegmentConvicted,
 )
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
@@ -40,7 +47,7 @@ from cloud_gpu.protocol.lease import (
     next_state,
 )
 from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import Address, Digest, Value
 
 _SNAPSHOTS: Final = 256
 """Blocks that changed something here; a deeper reorganisation would be a new chain."""
@@ -72,6 +79,26 @@ class LeaseOnChain(Value, frozen=True, kw_only=True):
         return self.terms.ends_at(self.started_at or self.terms.start_deadline)
 
 
+class BatchOnChain(Value, frozen=True, kw_only=True):
+    """One batch of an own verified lease."""
+
+    root: Digest
+    state: BatchState = BatchState.COMMITTED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits for its end."""
+        return self.state in (BatchState.COMMITTED, BatchState.DRAWN, BatchState.ACCUSED)
+
+
+_BATCH_STATES: Final = {
+    BatchDrawn: BatchState.DRAWN,
+    SegmentAccused: BatchState.ACCUSED,
+    AccusationContested: BatchState.DRAWN,
+    SegmentConvicted: BatchState.DRAWN,
+}
+
+
 @dataclass(slots=True)
 class _Picture:
     machines: dict[int, MachineOnChain] = field(default_factory=dict)
@@ -79,10 +106,15 @@ class _Picture:
     """By index; kept while a machine is away, since numbers go on where they were."""
     leases: dict[LeaseKey, LeaseOnChain] = field(default_factory=dict)
     keys: dict[Address, Delegation] = field(default_factory=dict)
+    batches: dict[tuple[LeaseKey, int], BatchOnChain] = field(default_factory=dict)
 
     def copy(self) -> _Picture:
         return _Picture(
-            dict(self.machines), dict(self.next_seqs), dict(self.leases), dict(self.keys)
+            dict(self.machines),
+            dict(self.next_seqs),
+            dict(self.leases),
+            dict(self.keys),
+            dict(self.batches),
         )
 
 
@@ -116,6 +148,11 @@ class Ledger:
         """Own leases, closed ones too until they are forgotten; not to be changed."""
         return self._now.leases
 
+    @property
+    def batches(self) -> dict[tuple[LeaseKey, int], BatchOnChain]:
+        """Own verified leases' batches by lease and number; not to be changed."""
+        return self._now.batches
+
     def next_seq(self, index: int) -> int:
         """What this machine's next ask must carry."""
         return self._now.next_seqs.get(index, 1)
@@ -128,6 +165,8 @@ class Ledger:
     def forget(self, lease: LeaseKey) -> None:
         """Drop a lease that nobody asks about any more."""
         self._now.leases.pop(lease, None)
+        for batch in [each for each in self._now.batches if each[0] == lease]:
+            del self._now.batches[batch]
 
     def apply(self, event: ChainEvent) -> None:
         """Take in one fact; those about others' machines and leases change nothing."""
@@ -151,6 +190,15 @@ class Ledger:
                 if (lease := self._now.leases.get(event.lease)) is not None:
                     self._now.leases[event.lease] = _after(lease, event)
                     self._changed = True
+            case (
+                BatchCommitted()
+                | BatchDrawn()
+                | SegmentAccused()
+                | AccusationContested()
+                | SegmentConvicted()
+                | BatchFinalised()
+            ) if event.lease.provider == self._provider:
+                self._apply_to_batch(event)
             case _:
                 pass  # others' affairs, or of no consequence to a node
 
@@ -174,6 +222,26 @@ class Ledger:
                 product=self._now.machines[index].product, status=MachineStatus.RETIRING
             )
         self._now.machines[index] = found
+
+    def _apply_to_batch(
+        self,
+        event: BatchCommitted
+        | BatchDrawn
+        | SegmentAccused
+        | AccusationContested
+        | SegmentConvicted
+        | BatchFinalised,
+    ) -> None:
+        self._changed = True
+        key = event.lease, event.batch_no
+        if isinstance(event, BatchCommitted):
+            self._now.batches[key] = BatchOnChain(root=event.root)
+        elif key in self._now.batches:
+            if isinstance(event, BatchFinalised):
+                state = event.state
+            else:
+                state = _BATCH_STATES[type(event)]
+            self._now.batches[key] = replace(self._now.batches[key], state=state)
 
     def _raise_seq(self, index: int, seq: int) -> None:
         self._now.next_seqs[index] = max(self._now.next_seqs.get(index, 1), seq)

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from cloud_gpu.protocol.chain_events import (
+    BatchCommitted,
+    BatchDrawn,
+    BatchFinalised,
     ChainEvent,
     DelegationChanged,
     LeaseClosed,
@@ -58,6 +61,7 @@ from cloud_gpu.protocol.messages import (
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import Instant
 from node.announcing import Announcements
+from node.commitments import Commitments
 from node.leases import LeaseWork
 from node.ledger import Ledger
 from node.review import Review
@@ -83,10 +87,13 @@ class Provider:
         self._announcements = announcements
         self._account = announcements.provider
         self._ledger = Ledger(self._account)
+        self._commitments = Commitments(deployment, key)
         self._works: dict[LeaseKey, LeaseWork] = {}
         self._orphans: set[LeaseKey] = set()
         """Leases that the runtime holds something of and the chain did not show yet."""
         self._probe_at: Instant | None = None
+        self._now: Instant = 0
+        """When something last happened."""
         self._wake: Instant | None = None
 
     @property
@@ -96,6 +103,7 @@ class Provider:
 
     def handle(self, event: ProviderEvent, now: Instant) -> Sequence[ProviderEffect]:
         """See `Party`."""
+        self._now = now
         effects = [*self._apply(event, now)]
         review = Review(now)
         self._review(review)
@@ -131,12 +139,12 @@ class Provider:
             case OutputRead():
                 return self._print(event)
             case JobExited():
-                return self._job_exited(event)
+                return self._job_exited(event, now)
             case DrainAsked():
                 self._announcements.drain()
                 return []
-            case AuditMessageReceived():
-                return []  # nothing is committed yet, so there is no evidence to give
+            case AuditMessageReceived(peer=peer, message=message):
+                return self._commitments.answer(peer, message, self._ledger, now)
             case _:
                 return self._follow(event)
 
@@ -150,6 +158,7 @@ class Provider:
             return []
         interval_s = self._deployment.voucher_interval_s
         self._works[key] = LeaseWork(event.terms, self._deployment.domain, self._key, interval_s)
+        self._commitments.forget(key)
         # After a reorganisation the same number may be another buyer's: nothing is handed on.
         return [] if known is None else [RemoveContainer(lease=key)]
 
@@ -189,12 +198,15 @@ class Provider:
             )
         )
 
-    def _job_exited(self, event: JobExited) -> Sequence[ProviderEffect]:
+    def _job_exited(self, event: JobExited, now: Instant) -> Sequence[ProviderEffect]:
         work = self._works.get(event.lease)
         if work is None or work.report is None:
             return []
         result = work.jobs.exited(event, work.report, self._deployment.domain, self._key)
-        return work.tell(JobFinished(result=result)) if result is not None else []
+        if result is None:
+            return []
+        self._commitments.returned(result, now)
+        return work.tell(JobFinished(result=result))
 
     def _receive(self, event: MessageReceived, now: Instant) -> Sequence[ProviderEffect]:
         message = event.message
@@ -218,7 +230,10 @@ class Provider:
         if work is None:
             return self._answer_stranger(session, lease, message)
         try:
-            return session.receive(work, message)
+            answer = session.receive(work, message)
+            if isinstance(message, JobSubmitted):
+                self._commitments.taken(work, message.spec)
+            return answer
         except (ValueError, OverflowError) as error:
             # Numbers that JSON carries and EIP-712 or RFC 8785 does not: nothing was taken in.
             rejection = Rejection(
@@ -252,9 +267,13 @@ class Provider:
             chain = work.chain if is_history else self._ledger.leases.get(key)
             if not (is_history and chain is None):
                 work.review(chain, claim_s, review)
-            if work.is_forgettable(claim_s, review.now):
+            if not is_history:
+                self._commitments.review(work, self._ledger, review)
+            is_wanted = self._commitments.needs(key, self._ledger, review.now)
+            if work.is_forgettable(claim_s, review.now) and not is_wanted:
                 del self._works[key]
                 self._ledger.forget(key)
+                self._commitments.forget(key)
         if self._ledger.is_catching_up:
             return
         for key in self._orphans - self._works.keys():
@@ -287,8 +306,8 @@ class Provider:
         )
 
     def may_fetch(self, peer: PeerId, sha256: str) -> bool:
-        """Whether a peer may have this file: of a job of its own lease."""
-        return any(
+        """Whether a peer may have this file: of a job of its own lease, or of its audit."""
+        return self._commitments.may_fetch(peer, sha256) or any(
             peer in work.peers and work.jobs.has_file(sha256) for work in self._works.values()
         )
 
@@ -303,6 +322,10 @@ class Provider:
                 return terms.key.provider == self._account
             case LeaseReady() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
                 return event.lease.provider == self._account
+            case BatchCommitted() | BatchDrawn() | BatchFinalised():
+                return event.lease.provider == self._account
+            case AuditMessageReceived(peer=peer, message=message):
+                return self._commitments.is_new(peer, message, self._ledger, self._now)
             case DelegationChanged() | ContainerReady() | JobStarted() | JobExited():
                 return True
             case MessageReceived(peer=peer, message=message):
