@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 PROJECT = Path(__file__).resolve().parents[1]
-PACKAGE = PROJECT.parent / "cloud_gpu" / "protocol" / "contracts"
+REPOSITORY = PROJECT.parent
+PACKAGE = REPOSITORY / "cloud_gpu" / "protocol" / "contracts"
+LAYOUT = PROJECT / "snapshots" / "storage_layout.json"
 CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": ()}
 """What is exported, with the contracts whose functions its fallback answers."""
 CODE_BYTES_MAX = 24_576  # EIP-170
@@ -28,30 +30,28 @@ def main() -> int:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    options.add_argument(
-        "--check", action="store_true", help="compare with the committed files only"
-    )
+    options.add_argument("--check", action="store_true", help="compare with the committed files")
     check = options.parse_args().check
     try:
         build()
-        built = {name: render(name, parts) for name, parts in CONTRACTS.items()}
+        wanted = {PACKAGE / f"{name}.json": render(name, *CONTRACTS[name]) for name in CONTRACTS}
+        wanted[LAYOUT] = storage_layout("LeaseBook", *CONTRACTS["LeaseBook"])
     except ExportFailed as failure:
         print(f"contracts: {failure}", file=sys.stderr)
         return 1
-    stale = [name for name, text in built.items() if committed(name) != text]
+    stale = [path for path, text in wanted.items() if not holds(path, text)]
+    names = ", ".join(str(path.relative_to(REPOSITORY)) for path in stale)
     if check and stale:
         print(
-            f"contracts: {', '.join(stale)} in {PACKAGE.relative_to(PROJECT.parent)} differ from a"
-            " fresh build. Run `make contracts` and commit the result.",
+            f"contracts: {names} differ from a fresh build."
+            " Run `make contracts` and commit the result.",
             file=sys.stderr,
         )
         return 1
-    PACKAGE.mkdir(parents=True, exist_ok=True)
-    for name in stale:
-        (PACKAGE / f"{name}.json").write_text(built[name], encoding="utf-8")
-    print(
-        f"contracts: {len(built)} current" + (f", rewritten: {', '.join(stale)}" if stale else "")
-    )
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
+    print(f"contracts: {len(wanted)} files current" + (f", rewritten: {names}" if stale else ""))
     return 0
 
 
@@ -71,7 +71,7 @@ def build() -> None:
         raise ExportFailed(f"forge build failed:\n{done.stdout}{done.stderr}")
 
 
-def render(name: str, parts: tuple[str, ...]) -> str:
+def render(name: str, *parts: str) -> str:
     """One contract's package data as JSON text; equal sources and compiler give equal text."""
     artifact = artifact_of(name)
     metadata = artifact["metadata"]
@@ -114,16 +114,34 @@ def abi_of(artifact: dict[str, Any], *parts: dict[str, Any]) -> list[dict[str, A
     return entries
 
 
+def storage_layout(name: str, *parts: str) -> str:
+    """Where a contract keeps what, as JSON text; those that run on its storage must agree."""
+    layouts = {each: layout_of(artifact_of(each)) for each in (name, *parts)}
+    for part in parts:
+        if layouts[part] != layouts[name]:
+            raise ExportFailed(f"{part} runs on {name}'s storage and lays it out differently")
+    return json.dumps({name: layouts[name]}, indent=1) + "\n"
+
+
+def layout_of(artifact: dict[str, Any]) -> list[str]:
+    """One line a variable: slot, byte in the slot, type, name."""
+    layout = artifact["storageLayout"]
+    labels = {kind: entry["label"] for kind, entry in layout["types"].items()}
+    return [
+        f"{entry['slot']}+{entry['offset']} {labels[entry['type']]} {entry['label']}"
+        for entry in layout["storage"]
+    ]
+
+
 def source_hash(sources: dict[str, dict[str, str]]) -> str:
     """sha256 over every source's path and keccak, sorted: it moves when any source does."""
     lines = sorted(f"{path} {entry['keccak256']}" for path, entry in sources.items())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def committed(name: str) -> str | None:
-    """The file in the package, or None."""
-    path = PACKAGE / f"{name}.json"
-    return path.read_text("utf-8") if path.exists() else None
+def holds(path: Path, text: str) -> bool:
+    """Whether a file is there with exactly this content."""
+    return path.exists() and path.read_text("utf-8") == text
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import {Test} from "forge-std/Test.sol";
 
 /// @dev See README.md for the table.
 contract LeaseBookInvariants is Test {
-    /// @dev Slot of Ledger's `_leases`.
-    uint256 private constant LEASES_SLOT = 5;
+    /// @dev Slot of Ledger's `_leases`, see snapshots/storage_layout.json.
+    uint256 private constant LEASES_SLOT = 7;
 
     LeaseHandler private world;
     ILeaseBook private book;
@@ -81,6 +81,8 @@ contract LeaseBookInvariants is Test {
             (LeaseStore.Slot memory slot, Machine memory machine,) = _at(i);
             assertEq(machine.seq, slot.seq, "lease number");
             LeaseWord word = _rawWord(slot);
+            assertEq(uint8(word.status()), uint8(machine.status), "not the machine's word");
+            assertEq(word.bond(), machine.bond, "not the machine's word");
             if (word.status() == Status.Funded || word.isRunning()) continue;
             assertEq(word.cap() + word.paid() + word.marketId() + word.buyerId(), 0);
             assertEq(word.start() + word.duration() + word.flags(), 0);
