@@ -23,7 +23,7 @@ from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.chain_reading import ChainReader
 from cloud_gpu.adapters.devnet_chain import Prepared, prepare
 from cloud_gpu.adapters.devnet_state import DevnetState
-from cloud_gpu.adapters.processes import Child, ChildFailed
+from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of
 from cloud_gpu.adapters.toolchain import find_anvil
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 
@@ -85,6 +85,7 @@ class Devnet:
             max_price=profile.MAX_PRICE,
             started_at=time.time_ns() // 1_000_000,
             stand_ins=tuple(self.stand_ins),
+            keeper=mark_of(os.getpid(), "keeper"),
             children=tuple(child.mark for child in self.children),
         )
 

@@ -24,7 +24,7 @@ from cloud_gpu.adapters.devnet_state import (
     clear,
     held,
     keeper_of,
-    read_state,
+    running,
     write_state,
 )
 from cloud_gpu.adapters.processes import ChildFailed, ended_by_signals
@@ -101,7 +101,7 @@ def _await_state(
             for line in lines[told:]:
                 say(line)
             told = len(lines)
-        state = read_state(folder) if keeper_of(folder) is not None else None
+        state = running(folder)
         if state is not None:
             return state
         if process is not None and process.poll():  # 0: somebody else was faster with theirs
@@ -117,7 +117,7 @@ def _tail(lines: list[str]) -> str:
 
 def status(folder: Path) -> DevnetState | None:
     """Where it is; None: it does not run, or is not up yet."""
-    return read_state(folder) if keeper_of(folder) is not None else None
+    return running(folder)
 
 
 def down(folder: Path, say: Say) -> bool:

@@ -45,6 +45,7 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Unix milliseconds."""
     stand_ins: tuple[str, ...]
     """What is not real here, in words."""
+    keeper: ProcessMark
     children: tuple[ProcessMark, ...]
     """In the order they were started."""
 
@@ -99,6 +100,12 @@ def read_state(folder: Path) -> DevnetState | None:
         return msgspec.json.decode((folder / STATE_FILE).read_bytes(), type=DevnetState)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
+
+
+def running(folder: Path) -> DevnetState | None:
+    """The devnet that is kept here and up; a file that an earlier keeper left does not count."""
+    state = read_state(folder)
+    return state if state is not None and state.keeper == keeper_of(folder) else None
 
 
 def clear(folder: Path) -> list[str]:
