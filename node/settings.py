@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.hardware import GpuClass
+from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.units import BasisPoints, Price, parse_duration, parse_price
 from cloud_gpu.protocol.values import Address
 from node.pricing import Policy
@@ -124,6 +125,8 @@ class MachineSettings:
     uuids: Texts = ()
     """Which real GPUs; empty: the next ones that no other machine names."""
     region: Text = ""
+    verified: Truth = False
+    """Take leases whose pay is held until results were audited; the product must allow them."""
     min_duration: Seconds = 10
     max_duration: Seconds = 30 * 24 * 3600
 
@@ -193,6 +196,7 @@ class NodeSettings:
                 matcher=self.matcher,
                 max_fee=self.max_fee_bps,
                 life_s=self.ask_life_s,
+                flags=int(AskFlags.VERIFIED) if machine.verified else 0,
             )
             for machine in self.machines
         }

@@ -31,10 +31,12 @@ from cloud_gpu.protocol.events import AuditMessageReceived, ContainerReady
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseFlags
+from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.signing import recover, state
 from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
 from cloud_gpu.protocol.values import Address
 from node.provider import Provider
+from node.settings import parse_settings
 from tests.unit.node import builders
 from tests.unit.node.builders import (
     CLAIM,
@@ -145,6 +147,33 @@ def answer(story: Story, message: AuditMessage) -> AuditMessage:
     (sent,) = [effect for effect in story.effects if isinstance(effect, SendAudit)]
     assert sent.peer == PEER
     return sent.message
+
+
+# Asking.
+
+
+def test_a_machine_is_offered_for_verified_leases_only_where_its_owner_says_so() -> None:
+    text = """
+        deployment = "d"
+        rpc = "r"
+        keystore = "k"
+        password_file = "p"
+        binding = "b"
+        data_folder = "f"
+        provider = "0x1111111111111111111111111111111111111111"
+        matcher = "0x2222222222222222222222222222222222222222"
+        [[machines]]
+        index = 0
+        gpu_class = "A100"
+        price = "1.20"
+        [[machines]]
+        index = 1
+        gpu_class = "A100"
+        price = "1.20"
+        verified = true
+    """
+    policies = parse_settings(text, {}).policies()
+    assert [policies[index].flags for index in (0, 1)] == [0, AskFlags.VERIFIED]
 
 
 # Committing.
