@@ -82,8 +82,12 @@ def clear(
             short[bid.id] = short_of_cash(bid, cap, left.get(buyer))
         unmatched.append(bid)
     # A dearer bid may have failed before its cheaper alternative was matched.
-    without = tuple(bid for bid in unmatched if bid.nonce not in served)
-    return Clearing(fills=tuple(fills), unmatched=without, short=short)
+    left_over = tuple(bid for bid in unmatched if bid.nonce not in served)
+    return Clearing(
+        fills=tuple(fills),
+        unmatched=left_over,
+        short={bid.id: short[bid.id] for bid in left_over if bid.id in short},
+    )
 
 
 def _cheapest(bid: RestingBid, ladder: Sequence[RestingAsk], given: Conditions) -> int | None:

@@ -37,8 +37,8 @@ from tests.unit.market.builders import (
 
 PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 3
 PRICES = ("0.80", "1.00", "1.10", "1.50")
-DURATIONS = (60, 3_600, 7_200)
-BONDS = (0, 1, 10)
+DURATIONS = (60, 3_600, 3_600, 7_200)
+BONDS = (0, 10, 10, 10)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Round:
 
 
 regions = st.sampled_from(("FR/EU", "US"))
-wishes = st.sampled_from((Terms(), Terms(regions=("EU",)), Terms(gpu_memory_mib_min=90_000)))
+wishes = st.sampled_from(
+    (Terms(), Terms(), Terms(regions=("EU",)), Terms(gpu_memory_mib_min=90_000))
+)
 
 
 @st.composite
@@ -118,7 +120,7 @@ def rounds(draw: st.DrawFn) -> Round:
     asks: dict[int, list[RestingAsk]] = {1: [], 2: []}
     for ask in sorted(offered, key=lambda ask: ask.rank):
         asks[ask.ask.payload.product].append(ask)
-    cash = {key(name).address: draw(st.sampled_from((0, 1, 3))) * TOKEN for name in BUYERS}
+    cash = {key(name).address: draw(st.sampled_from((0, 1, 2, 9))) * TOKEN for name in BUYERS}
     return Round(asks, sorted(wanted, key=lambda bid: bid.rank), cash, given_)
 
 

@@ -90,7 +90,7 @@ class MarketHistory(RuleBasedStateMachine):
         name=st.sampled_from(PROVIDERS),
         index=st.integers(0, MACHINES - 1),
         at=st.sampled_from(("0.90", "1.00", "1.20")),
-        ahead=st.integers(0, 1),
+        ahead=st.sampled_from((0, 0, 0, 1)),
     )
     def hear(self, name: str, index: int, at: str, ahead: int) -> None:
         self.announced += 1
@@ -110,7 +110,7 @@ class MarketHistory(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(BUYERS),
         limit=st.sampled_from(("0.95", "1.10", "1.30")),
-        nonce=st.integers(0, 5),
+        nonce=st.integers(0, 3),
         life=st.sampled_from((5, 20, 200)),
     )
     def submit(self, name: str, limit: str, nonce: int, life: int) -> None:

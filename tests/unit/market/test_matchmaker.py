@@ -108,6 +108,25 @@ def test_alternatives_of_one_nonce_are_matched_once(desk: Desk) -> None:
     assert report.rejection.reason is RejectReason.NONCE_USED
 
 
+def test_an_alternative_is_not_matched_while_another_is_on_its_way(desk: Desk) -> None:
+    desk.hear(advert("ada"))
+    desk.submit(order("bob", limit="1.50"), order("bob", limit="1.40"))
+    assert len(pairs(desk.end_round())) == 1
+    desk.hear(advert("eve"))
+    assert pairs(desk.pass_time(5_000)) == []
+
+
+def test_a_bid_that_comes_after_its_alternative_opened_is_rejected(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    desk.mine(opened(wanted.bid.payload, machine("ada"), price(1)))
+    late = order("bob", limit="1.40")
+    desk.submit(late)
+    report = desk.report(late)
+    assert report.state is BidState.REJECTED
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.NONCE_USED
+
+
 def test_a_bid_that_nothing_satisfies_rests_and_says_what_the_nearest_change_is(
     desk: Desk,
 ) -> None:
@@ -211,6 +230,20 @@ def test_a_skip_for_the_bids_fault_rejects_it_and_frees_the_machine(desk: Desk) 
     assert report.rejection.reason is RejectReason.CASH_TOO_LOW
     desk.submit(other)
     assert [bid for bid, _ in pairs(desk.end_round())] == [other.bid.payload.id]
+
+
+def test_a_refusal_of_an_older_transaction_does_not_touch_the_newer_one(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    (given_up,) = batches(desk.effects)
+    desk.pass_time(RULES.settle_ms)
+    desk.mine()
+    desk.hear(advert("ada", start_by=NOW_S + 900, announced=2))
+    desk.pass_time(3_000)
+    assert desk.report(wanted).state is BidState.MATCHED
+    rejection = Rejection(reason=RejectReason.CASH_TOO_LOW, field="bid.buyer")
+    assert batches(desk.effects)[-1] != given_up
+    desk.mine(EntrySkipped(call=given_up, position=0, rejection=rejection))
+    assert desk.report(wanted).state is BidState.MATCHED
 
 
 def test_a_failed_transaction_is_tried_again_later_each_time_and_then_given_up(desk: Desk) -> None:
@@ -336,6 +369,15 @@ def test_a_reorganisation_takes_an_opened_lease_back_until_it_is_mined_again(des
     assert desk.market.status().openings == 1
     desk.mine(lease)
     assert desk.report(wanted).state is BidState.OPENED
+
+
+def test_a_reorganisation_of_later_blocks_leaves_an_opened_lease_alone(desk: Desk) -> None:
+    _, wanted = match_one(desk)
+    desk.mine(opened(wanted.bid.payload, machine("ada"), price(1)))
+    desk.mine(*joined("late", 1))
+    desk.tell(ChainReorganised(block=desk.block - 1))
+    assert desk.report(wanted).state is BidState.OPENED
+    assert desk.market.status().openings == 0
 
 
 def test_nothing_is_matched_while_the_chain_is_silent(desk: Desk) -> None:
