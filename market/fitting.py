@@ -41,18 +41,26 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """An obstacle for a person."""
+
+    found: str
+    needed: str
+    change: str = ""
+    """What the buyer could do, as the start of a sentence; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Obstacle:
     """One limit that keeps an ask from a bid."""
 
     field: str
-    found: str
-    needed: str
-    change: str
-    """What the buyer could do, as the start of a sentence; empty: nothing."""
     weight: int
     """How dear the change is, for finding the nearest one."""
-    size: int = 0
+    size: int
     """Of the change, within one weight."""
+    words: Callable[[], Words]
+    """Made for the one obstacle of hundreds that is told."""
 
 
 Rule = Callable[[RestingBid, RestingAsk, Conditions], Obstacle | None]
@@ -66,17 +74,15 @@ def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
 
 
 def _price(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
-    found, needed = bid.bid.payload.max_price_per_hour, ask.ask.payload.min_price_per_hour
-    if needed <= found:
+    found, needed = bid.bid.payload.max_price_per_hour.value, ask.ask.payload.min_price_per_hour
+    if needed.value <= found:
         return None
-    return Obstacle(
-        "bid.max_price_per_hour",
-        format_tokens(found),
-        format_tokens(needed),
-        f"raise the price limit to {format_tokens(needed)}",
-        _EASY,
-        needed.value - found.value,
-    )
+
+    def words() -> Words:
+        wanted = format_tokens(needed)
+        return Words(format_tokens(found), wanted, f"raise the price limit to {wanted}")
+
+    return Obstacle("bid.max_price_per_hour", _EASY, needed.value - found, words)
 
 
 def _duration(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
@@ -85,26 +91,25 @@ def _duration(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | Non
     if low <= found <= high:
         return None
     needed = low if found < low else high
-    return Obstacle(
-        "bid.duration",
-        format_duration(found),
-        f"{format_duration(low)} to {format_duration(high)}",
-        f"change the duration to {format_duration(needed)}",
-        _EASY,
-        abs(needed - found),
-    )
+
+    def words() -> Words:
+        limits_ = f"{format_duration(low)} to {format_duration(high)}"
+        change = f"change the duration to {format_duration(needed)}"
+        return Words(format_duration(found), limits_, change)
+
+    return Obstacle("bid.duration", _EASY, abs(needed - found), words)
 
 
 def _start(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    soonest = given.at + given.inclusion_s
+    soonest, needed = given.at + given.inclusion_s, f"{given.inclusion_s} s"
     if ask.ask.payload.start_by < soonest:
-        left = f"an ask that ends in {max(0, ask.ask.payload.start_by - given.at)} s"
-        return Obstacle("ask.start_by", left, f"{given.inclusion_s} s", "", _NOT_THE_BUYERS)
+        left = max(0, ask.ask.payload.start_by - given.at)
+        words = Words(f"an ask that ends in {left} s", needed)
+        return Obstacle("ask.start_by", _NOT_THE_BUYERS, 0, lambda: words)
     if bid.bid.payload.start_by < soonest:
-        left = f"{max(0, bid.bid.payload.start_by - given.at)} s left"
-        return Obstacle(
-            "bid.start_by", left, f"{given.inclusion_s} s", "bid with a later start-by", _EASY
-        )
+        left = max(0, bid.bid.payload.start_by - given.at)
+        words = Words(f"{left} s left", needed, "bid with a later start-by")
+        return Obstacle("bid.start_by", _EASY, 0, lambda: words)
     return None
 
 
@@ -113,39 +118,43 @@ def _provider(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | Non
     if wanted.is_zero or wanted == found:
         return None
     return Obstacle(
-        "bid.provider", str(wanted), str(found), "accept any provider (leave it zero)", _HARD
+        "bid.provider",
+        _HARD,
+        0,
+        lambda: Words(str(wanted), str(found), "accept any provider (leave it zero)"),
     )
 
 
 def _self_dealing(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     if bid.bid.payload.buyer != ask.ask.payload.provider:
         return None
-    return Obstacle("bid.buyer", "your own machine", "another account's", "", _NOT_THE_BUYERS)
+    words = Words("your own machine", "another account's")
+    return Obstacle("bid.buyer", _NOT_THE_BUYERS, 0, lambda: words)
 
 
 def _fee(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    needed = f"{given.fee.value} bp"
-    if bid.bid.payload.max_fee_bps < given.fee:
-        found = f"{bid.bid.payload.max_fee_bps.value} bp"
-        return Obstacle("bid.max_fee_bps", found, needed, f"accept a fee of {needed}", _HARD)
-    if ask.ask.payload.max_fee_bps < given.fee:
-        found = f"{ask.ask.payload.max_fee_bps.value} bp"
-        return Obstacle("ask.max_fee_bps", found, needed, "", _NOT_THE_BUYERS)
+    needed = given.fee.value
+    if (limit := bid.bid.payload.max_fee_bps.value) < needed:
+        words = Words(f"{limit} bp", f"{needed} bp", f"accept a fee of {needed} bp")
+        return Obstacle("bid.max_fee_bps", _HARD, 0, lambda: words)
+    if (limit := ask.ask.payload.max_fee_bps.value) < needed:
+        words = Words(f"{limit} bp", f"{needed} bp")
+        return Obstacle("ask.max_fee_bps", _NOT_THE_BUYERS, 0, lambda: words)
     return None
 
 
 def _flags(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
     wants, offers = bid.bid.payload.flags, ask.ask.payload.flags
+    if not wants and not offers:
+        return None
     product = given.products.get(ask.ask.payload.product)
     allowed = product.flags if product is not None else 0
     if offers & AskFlags.INTERRUPTIBLE & ~(wants & allowed):
-        return Obstacle(
-            "bid.flags", "not interruptible", "interruptible", "accept interruption", _HARD
-        )
+        words = Words("not interruptible", "interruptible", "accept interruption")
+        return Obstacle("bid.flags", _HARD, 0, lambda: words)
     if wants & BidFlags.VERIFIED & ~(offers & allowed):
-        return Obstacle(
-            "bid.flags", "verified", "not verified", "do without verified results", _HARD
-        )
+        words = Words("verified", "not verified", "do without verified results")
+        return Obstacle("bid.flags", _HARD, 0, lambda: words)
     return None
 
 
@@ -156,38 +165,33 @@ def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     name, _sep, rest = unmet.partition(": ")
     found, _sep, needed = rest.removeprefix("found ").partition(", needed ")
     change = f"accept {found} ({name})" if needed else f"do without {name}"
-    return Obstacle(f"terms.{name}", needed or rest, found, change, _HARD)
+    return Obstacle(f"terms.{name}", _HARD, 0, lambda: Words(needed or rest, found, change))
 
 
 def _bond(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
     product = given.products.get(ask.ask.payload.product)
     free = given.bonds.get(ask.machine, TokenAmount(0))
     if product is None:
-        return Obstacle("bid.product", str(ask.ask.payload.product), "known", "", _NOT_THE_BUYERS)
+        unknown = Words(str(ask.ask.payload.product), "a product that is known here")
+        return Obstacle("bid.product", _NOT_THE_BUYERS, 0, lambda: unknown)
     needed = bond_needed(cap_of(bid, ask), product.min_bond)
     if needed <= free:
         return None
-    return Obstacle(
-        "ask.bond",
-        f"a free bond of {format_tokens(free)}",
-        format_tokens(needed),
-        "bid for a shorter duration, which the machine's bond covers",
-        _HARD,
-        needed.value - free.value,
-    )
+
+    def words() -> Words:
+        change = "bid for a shorter duration, which the machine's bond covers"
+        return Words(f"a free bond of {format_tokens(free)}", format_tokens(needed), change)
+
+    return Obstacle("ask.bond", _HARD, needed.value - free.value, words)
 
 
 def _cap(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     cap = cap_of(bid, ask).value
     if 1 <= cap <= limits.LEASE_CAP_MAX:
         return None
-    return Obstacle(
-        "bid.duration",
-        f"a cost of {cap} base units",
-        f"1 to {limits.LEASE_CAP_MAX}",
-        "bid for a longer duration" if cap == 0 else "bid for a shorter duration",
-        _EASY,
-    )
+    change = f"bid for a {'longer' if cap == 0 else 'shorter'} duration"
+    words = Words(f"a cost of {cap} base units", f"1 to {limits.LEASE_CAP_MAX}", change)
+    return Obstacle("bid.duration", _EASY, 0, lambda: words)
 
 
 _RULES: tuple[Rule, ...] = (
@@ -243,16 +247,17 @@ def explain(
     if lost:
         return _outbid(bid, lost)
     found, ask = min(ways, key=_distance)
-    changes = [obstacle.change for obstacle in found if obstacle.change]
-    if changes and all(obstacle.weight < _NOT_THE_BUYERS for obstacle in found):
-        advice = f"{_sentence(changes)}: then {ask.machine} fits, the nearest of {len(asks)} free."
+    told = [obstacle.words() for obstacle in found]
+    if all(words.change for words in told):
+        changes = _sentence([words.change for words in told])
+        advice = f"{changes}: then {ask.machine} fits, the nearest of {len(asks)} free."
     else:
         advice = "Wait for another machine, or bid for another product as an alternative."
     return Rejection(
         reason=RejectReason.NO_MATCH,
         field=found[0].field,
-        found=found[0].found,
-        needed=found[0].needed,
+        found=told[0].found,
+        needed=told[0].needed,
         next=advice,
     )
 

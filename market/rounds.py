@@ -13,11 +13,11 @@ from market.floor import Floor
 from market.leasing import BidStep, calls_of, openings_for
 from market.on_demand import Clearing, clear
 
-EXPLAINED_ASKS_MAX = 256
-"""Cheapest asks that are compared with a bid to say what stands in its way."""
+EXPLAINED_ASKS_MAX = 100
+"""Cheapest asks that are compared with a bid to say what stands in its way: about a millisecond."""
 
-EXPLAINED_AGAIN_MAX = 50
-"""Bids a round whose explanation is renewed; a new bid is always explained."""
+EXPLAINED_BIDS_MAX = 100
+"""Bids a round that are told why they wait, new ones first; the others in a later round."""
 
 
 class Rounds:
@@ -100,11 +100,12 @@ class Rounds:
     def _explain(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
     ) -> None:
-        new = [bid for bid in clearing.unmatched if bid.explained_in < 0]
-        old = [bid for bid in clearing.unmatched if bid.explained_in >= 0]
-        old.sort(key=lambda bid: bid.explained_in)
+        # New bids first (-1), then those whose explanation is oldest; each in order of service.
+        bids = sorted(clearing.unmatched, key=lambda bid: bid.explained_in)
         taken_at = clearing.taken_at
-        for bid in new + old[:EXPLAINED_AGAIN_MAX]:
+        for bid in bids[:EXPLAINED_BIDS_MAX]:
             ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
             why = clearing.short.get(bid.id) or explain(bid, ladder, taken_at, given)
             self._floor.answers.explain(bid, why, self.count)
+        if any(bid.explained_in < 0 for bid in bids[EXPLAINED_BIDS_MAX:]):
+            self._floor.has_news = True

@@ -153,7 +153,7 @@ def test_one_obstacle_is_found_and_named(
     offered, wanted = resting_ask(ask), resting_bid(bid)
     given = conditions(offered)
     (found,) = obstacles(wanted, offered, given)
-    assert (found.field, found.change) == (field, change)
+    assert (found.field, found.words().change) == (field, change)
     assert not fits(wanted, offered, given)
 
 

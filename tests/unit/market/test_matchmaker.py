@@ -22,6 +22,7 @@ from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.units import TokenAmount
 from market.matchmaker import Matchmaker
+from market.rounds import EXPLAINED_BIDS_MAX
 from market.rules import RulesSet
 from tests.unit.market.builders import (
     NOW_S,
@@ -141,6 +142,19 @@ def test_a_bid_that_nothing_satisfies_rests_and_says_what_the_nearest_change_is(
     assert report.rejection.field == "bid.max_price_per_hour"
     assert (report.rejection.found, report.rejection.needed) == ("0.90", "1.10")
     assert report.rejection.next.startswith("Raise the price limit to 1.10: then ")
+
+
+def test_many_bids_that_nothing_satisfies_are_all_told_why_within_a_few_rounds(
+    desk: Desk,
+) -> None:
+    orders = [order(f"buyer-{n}", limit="0.10") for n in range(2 * EXPLAINED_BIDS_MAX + 1)]
+    desk.hear(advert("ada"))
+    desk.submit(*orders)
+    desk.end_round()
+    told = [desk.report(each).rejection is not None for each in orders]
+    assert told.count(True) == EXPLAINED_BIDS_MAX
+    desk.pass_time(3 * RULES.round_ms)
+    assert all(desk.report(each).rejection is not None for each in orders)
 
 
 def test_an_unmatched_bid_is_matched_when_a_cheaper_ask_comes(desk: Desk) -> None:
