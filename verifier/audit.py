@@ -30,7 +30,7 @@ from verifier.ledger import BatchOnChain
 from verifier.means import Means
 from verifier.referee import Ruling, check_verdict, rule
 from verifier.review import Retries, Review
-from verifier.runs import Run, Runs
+from verifier.runs import REPLACEMENTS_MAX, Run, Runs
 from verifier.whereabouts import Place
 
 
@@ -228,7 +228,9 @@ class Audit:
         assert self._runs is not None
         assert self.evidence is not None
         self._runs.review(_RUNS[self.stage], review)
-        if not self._runs.has_failed:
+        # The third run only breaks a tie, so it is tried once.
+        replacements = 0 if self.stage is Stage.THIRD_RUN else REPLACEMENTS_MAX
+        if not self._runs.has_failed(replacements):
             return
         committed = self.evidence.result.body.content
         if self.stage is Stage.FIRST_RUN:

@@ -122,7 +122,7 @@ class Opinion:
                 self._begin(self._asked.evidence)
         if self._runs is not None and self.verdict is None:
             self._runs.review(1, review)
-            if self._runs.has_failed:
+            if self._runs.has_failed():
                 self._sign(VerdictResult.INCOMPARABLE, ZERO_DIGEST)
         if self.verdict is None:
             return

@@ -55,12 +55,13 @@ class Runs:
         self._against, self._also = against, also
         self._until: Instant | None = None
         self._failures = 0
+        """Since the last result."""
+        self._is_exhausted = False
         self.done: list[Run] = []
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether there is nobody left to ask."""
-        return self._failures > REPLACEMENTS_MAX
+    def has_failed(self, replacements: int = REPLACEMENTS_MAX) -> bool:
+        """Whether there is nobody left to ask, or so many replacements failed too."""
+        return self._is_exhausted or self._failures > replacements
 
     @property
     def auditors(self) -> tuple[Address, ...]:
@@ -79,7 +80,7 @@ class Runs:
             self._fail()
         if self._until is not None:
             review.look_at(self._until)
-        if len(self.done) >= wanted or self.has_failed or self._until is not None:
+        if len(self.done) >= wanted or self.has_failed() or self._until is not None:
             return
         place = self._means.whereabouts.node(self._evidence.leaf.lease.machine) or self._also
         product = self._means.ledger.product_of(self._evidence.leaf.lease.machine)
@@ -87,6 +88,9 @@ class Runs:
             return
         owners = self._means.ledger.owners_of(product.product)
         convicted = {owner for owner in owners if self._means.ledger.is_on_probation(owner)}
+        self._is_exhausted = not owners - convicted - set(self._excluded)
+        if self._is_exhausted:
+            return
         self._until = review.now + instant(self.time_s)
         review.look_at(self._until)
         review.do(
@@ -112,7 +116,7 @@ class Runs:
         if auditor is None or content is None or auditor in self._excluded:
             self._fail()
         else:
-            self._until = None
+            self._until, self._failures = None, 0
             self.done.append(Run(auditor, content, event))
         if auditor is not None and auditor not in self._excluded:
             self._excluded.append(auditor)
