@@ -57,6 +57,9 @@ Not by PYTHONUNBUFFERED: Python then takes every write for a whole one, gVisor w
 pipe in part, and the rest is lost.
 """
 
+_LAYOUT: Final = b"cloud-gpu root 2"
+"""Changes with what `write` adds to the files."""
+
 USER: Final = 65_532
 """The job's uid and gid."""
 
@@ -89,7 +92,7 @@ class RootFilesystem:
 
     def digest(self) -> str:
         """SHA-256 of paths, modes and contents: the same files are the same image anywhere."""
-        whole = hashlib.sha256()
+        whole = hashlib.sha256(_LAYOUT)
         for path, entry in sorted(self._files.items()):
             if "__pycache__" in path:
                 continue  # byte-code names the moment at which its source was installed
@@ -103,8 +106,10 @@ class RootFilesystem:
     def write(self, path: Path) -> None:
         """As a tar archive, owned by root."""
         with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
-            for folder in ("tmp", "proc", "sys", "dev", "job", "ckpt", "run"):
+            for folder in ("proc", "sys", "dev", "job", "ckpt", "run"):
                 archive.addfile(_header(folder, tarfile.DIRTYPE, 0o755))
+            # runc gives a tmpfs the mode of the folder below it, whatever its options say.
+            archive.addfile(_header("tmp", tarfile.DIRTYPE, 0o1777))
             for name, target in sorted(self._links.items()):
                 link = _header(name, tarfile.SYMTYPE, 0o777)
                 link.linkname = target
