@@ -12,11 +12,11 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def test_two_demos_at_once_come_out_even_and_leave_nothing(newcomer: Person) -> None:
-    runs = [newcomer.starts("demo", "--json"), newcomer.starts("demo", "--json")]
-    for run in runs:
-        out, err = run.communicate(timeout=240)
-        assert run.returncode == 0, err
-        check_story(out, err)
+    with newcomer.starts("demo", "--json") as one, newcomer.starts("demo", "--json") as two:
+        for run in (one, two):
+            out, err = run.communicate(timeout=240)
+            assert run.returncode == 0, err
+            check_story(out, err)
     assert list(newcomer.temporary.iterdir()) == []
     assert of_person(newcomer) == []
 
@@ -54,13 +54,13 @@ def check_story(out: str, err: str) -> None:
 
 
 def test_ctrl_c_in_the_middle_leaves_nothing(newcomer: Person) -> None:
-    run = newcomer.starts("demo")
-    assert run.stderr is not None
-    for line in run.stderr:
-        if "starting the market" in line:
-            break
-    run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    with newcomer.starts("demo") as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "starting the market" in line:
+                break
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
     assert run.returncode == 130
     assert list(newcomer.temporary.iterdir()) == []
     assert of_person(newcomer) == []

@@ -71,16 +71,14 @@ def test_what_was_not_used_comes_back(buyer: Person) -> None:
 
 def test_ctrl_c_ends_the_lease_and_returns_the_rest(buyer: Person) -> None:
     before = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
-    run = buyer.starts(
-        *("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes"),
-        *("--", "sleep", "300"),
-    )
-    assert run.stderr is not None
-    for line in run.stderr:
-        if line.startswith("running sleep"):
-            break
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=60)
+    words = ("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes")
+    with buyer.starts(*words, "--", "sleep", "300") as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if line.startswith("running sleep"):
+                break
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
     assert run.returncode == ExitCode.INTERRUPTED, err
     after = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
     assert 0 < float(before) - float(after) < 0.05  # of 0.248 that were locked

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,9 +72,10 @@ class Person:
         )
         return Answer(code=done.returncode, out=done.stdout, err=done.stderr)
 
-    def starts(self, *words: str) -> "subprocess.Popen[str]":
-        """`cloud-gpu words…`, in the background."""
-        return subprocess.Popen(
+    @contextmanager
+    def starts(self, *words: str) -> "Iterator[subprocess.Popen[str]]":
+        """`cloud-gpu words…` in the background; ended with the block, whatever the test found."""
+        with subprocess.Popen(
             [str(COMMAND), *words],
             cwd=self.temporary,
             env=self.everything,
@@ -80,4 +83,9 @@ class Person:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
