@@ -115,8 +115,6 @@ def test_junk_never_raises_and_never_pays_or_runs_anything(
     stage: str, said: list[tuple[PeerId, Message, int]]
 ) -> None:
     story = story_at(stage)
-    before = story.provider.handle  # bound: the provider under test
-    assert before
     for peer, message, pause in said:
         story.say(message, peer=peer)
         for effect in story.found(Send):
