@@ -19,9 +19,15 @@ contract FuzzNonceWindow is Test {
         return true;
     }
 
-    function testFuzz_use_whenAnySequence_thenAgreesWithTheTwin(uint32[32] memory steps, uint32 start) external {
+    function _naiveBits() private view returns (uint256 bits) {
+        for (uint256 bit; bit < 128; ++bit) {
+            if (_used[_base + bit]) bits |= 1 << bit;
+        }
+    }
+
+    function testFuzz_use_whenAnySequence_thenAgreesWithTheTwin(uint32[16] memory steps, uint32 start) external {
         AccountWord account = AccountWord.wrap(CASH_AND_ID);
-        start = uint32(bound(start, 0, type(uint32).max - 32 * 70_000));
+        start = uint32(bound(start, 0, type(uint32).max - 16 * 70_000));
         if (start != 0) account = NonceWindow.raise(account, start);
         _base = start;
         for (uint256 i; i < steps.length; ++i) {
@@ -38,10 +44,7 @@ contract FuzzNonceWindow is Test {
                 _base = raised;
             }
             assertEq(account.nonceBase(), _base, "base");
-            for (uint256 bit; bit < 128; ++bit) {
-                bool isSet = (uint256(account.nonceBits()) >> bit) & 1 == 1;
-                assertEq(isSet, _used[_base + bit], "bit");
-            }
+            assertEq(account.nonceBits(), _naiveBits(), "bits");
             assertEq(AccountWord.unwrap(account) & ((1 << 96) - 1), CASH_AND_ID, "cash and id");
         }
     }

@@ -86,6 +86,24 @@ contract AttackOnLeases is Fixture {
         _settle(voucher, signature);
     }
 
+    /// @dev A buyer that also provides has a Node key on the machine that runs strangers' jobs: it must not pay.
+    function test_attack_nodeKeyOfTheBuyerSignsForIt() external {
+        address key = _signer("buyer's node key");
+        _delegate(buyer, key, Role.Node, uint32(block.timestamp + 1 days));
+        uint24 seq = _open();
+        Ready memory ready = _readyOf(provider, INDEX, seq);
+        Accept memory accepted = Accept(provider, INDEX, seq, uint32(block.timestamp));
+        (bytes memory readySig, bytes memory acceptSig) = (_signReady(nodeKey, ready), _signAccept(key, accepted));
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_BadSignature.selector, buyer));
+        book.begin(ready, readySig, accepted, acceptSig);
+        _begin(seq, uint32(block.timestamp));
+        skip(1 hours);
+        Voucher memory voucher = _voucher(seq, CAP / 5);
+        bytes memory signature = _signVoucher(key, voucher);
+        _expectSkip(0, SkipCode.BAD_VOUCHER_SIGNATURE);
+        _settle(voucher, signature);
+    }
+
     /// @dev A contract can take its signature back, so it is never a voucher: it registers a session key.
     function test_attack_walletSwapsItsOwnerToDisownTheDebt() external {
         Wallet wallet = new Wallet(stranger, Wallet.Mood.Honest);

@@ -391,10 +391,7 @@ contract AttackOnOrders is Fixture {
         assertEq(_status(), Status.Free);
     }
 
-    function test_attack_nodeKeySignsForABuyerRole() external {
-        // A Node key of the buyer's account must not pass for its Session key, and the other way round.
-        address key = _signer("buyer's node key");
-        _delegate(buyer, key, Role.Node, uint32(block.timestamp + 1 days));
+    function test_attack_sessionKeySignsAnAsk() external {
         address session = _signer("provider's session key");
         _delegate(provider, session, Role.Session, uint32(block.timestamp + 1 days));
         SignedMatch memory entry = _paired(_ask(), _bid());
