@@ -23,7 +23,7 @@ from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.chain_reading import ChainReader
 from cloud_gpu.adapters.devnet_chain import Prepared, prepare
 from cloud_gpu.adapters.devnet_state import DevnetState
-from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of
+from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of, undivided
 from cloud_gpu.adapters.toolchain import find_anvil
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 
@@ -116,8 +116,9 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
 
 
 def _start(stack: ExitStack, name: str, command: Sequence[str], folder: Path) -> Child:
-    child = Child(name, command, folder, _environ())
-    stack.callback(child.end, _GRACE_S)
+    with undivided():
+        child = Child(name, command, folder, _environ())
+        stack.callback(child.end, _GRACE_S)
     return child
 
 

@@ -68,6 +68,13 @@ def mark_of(pid: int, name: str) -> ProcessMark:
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+class _Ending:
+    """Whether an ending signal must wait, and whether one waits; of the main thread."""
+
+    undivided = 0
+    waits = False
+
+
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Inside, the first ending signal raises KeyboardInterrupt; more of them change nothing.
@@ -79,14 +86,31 @@ def ended_by_signals() -> Iterator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        if _Ending.undivided:
+            _Ending.waits = True
+        else:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, end) for number in _ENDING}
     try:
         yield
     finally:
+        _Ending.waits = False
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """An ending signal waits for the end of this block: nothing is started and then not known."""
+    _Ending.undivided += 1
+    try:
+        yield
+    finally:
+        _Ending.undivided -= 1
+    if _Ending.waits and not _Ending.undivided:
+        _Ending.waits = False
+        raise KeyboardInterrupt
 
 
 class Child:

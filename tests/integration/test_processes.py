@@ -18,6 +18,7 @@ from cloud_gpu.adapters.processes import (
     end_marked,
     ended_by_signals,
     mark_of,
+    undivided,
 )
 
 READY = (
@@ -148,3 +149,18 @@ def test_sigterm_unwinds_like_ctrl_c_and_only_once() -> None:
         interrupted(unwound)
     assert unwound == [True]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_waits_for_the_end_of_what_must_not_be_divided() -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        with ended_by_signals():
+            with undivided():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("registered")
+            done.append("never reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["registered"]
