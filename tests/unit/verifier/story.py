@@ -14,10 +14,12 @@ from cloud_gpu.protocol.audit_messages import (
     OutlineAsked,
     OutlineGiven,
 )
+from cloud_gpu.protocol.calls import FinaliseBatch
 from cloud_gpu.protocol.chain_events import (
     BatchFinalised,
     ChainEvent,
     SegmentAccused,
+    SegmentConvicted,
 )
 from cloud_gpu.protocol.effects import Replay, SendAudit, Transact, VerifierEffect
 from cloud_gpu.protocol.events import (
@@ -31,13 +33,14 @@ from cloud_gpu.protocol.events import (
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from cloud_gpu.protocol.job import ResultContent
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import ZERO_TOKENS
+from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
 from tests.unit.verifier.builders import (
     DEPLOYMENT,
     FIRST,
     SECOND,
     T0,
     Batch,
+    Work,
     address,
     advert,
     block,
@@ -241,4 +244,23 @@ def finalised(batch: Batch, state: BatchState, at: int) -> BatchFinalised:
         buyer=ZERO_TOKENS,
         burnt=ZERO_TOKENS,
         at=T0 + at,
+    )
+
+
+def one() -> Batch:
+    """A batch of one segment, the first of its image: always audited."""
+    return Batch("accused", [Work()])
+
+
+def incomparable(story: Story) -> list[int | None]:
+    return [
+        call.results.payload.incomparable if call.results else None
+        for call in story.called(FinaliseBatch)
+    ]
+
+
+def convicted(batch: Batch, i: int, at: int) -> SegmentConvicted:
+    amount = TokenAmount(1)
+    return SegmentConvicted(
+        lease=batch.lease, batch_no=0, i=i, refund=amount, fine=amount, at=T0 + at
     )

@@ -1,4 +1,4 @@
-"""A batch of one's own turn, from its draw to its end: every stage, and how each ends in time."""
+"""A batch of one's own turn: drawn, shown, repeated. Every stage, and how each ends in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.protocol.audit import BatchState, VerdictResult
+from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.audit_messages import (
     EvidenceAsked,
     EvidenceGiven,
@@ -18,23 +18,15 @@ from cloud_gpu.protocol.audit_messages import (
 )
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
-    ContestSegment,
-    ConvictSegment,
     FallbackSeed,
     FinaliseBatch,
     RevealPreimage,
-)
-from cloud_gpu.protocol.chain_events import (
-    AccusationContested,
-    ChainReorganised,
-    SegmentConvicted,
 )
 from cloud_gpu.protocol.effects import PublishRecord, Replay
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.job import JobOutcome, ResultContent
 from cloud_gpu.protocol.signing import verify_statement
-from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST
 from tests.unit.verifier.builders import (
     DEPLOYMENT,
@@ -44,10 +36,7 @@ from tests.unit.verifier.builders import (
     Batch,
     Work,
     address,
-    key,
-    node_key,
     peer_of,
-    verdict_of,
 )
 from tests.unit.verifier.story import (
     FOURTH,
@@ -56,25 +45,14 @@ from tests.unit.verifier.story import (
     RIGHT,
     THIRD,
     Story,
-    accused,
+    convicted,
     finalised,
+    incomparable,
+    one,
     preimages,
 )
 from verifier.audit import AUDIT_TABLE, Stage, Step
 from verifier.ledger import Ledger
-
-
-def one() -> Batch:
-    """A batch of one segment, the first of its image: always audited."""
-    return Batch("accused", [Work()])
-
-
-def incomparable(story: Story) -> list[int | None]:
-    return [
-        call.results.payload.incomparable if call.results else None
-        for call in story.called(FinaliseBatch)
-    ]
-
 
 # The table.
 
@@ -358,192 +336,3 @@ def test_what_cannot_be_compared_is_the_buyers_to_accept(work: Work) -> None:
     story = Story().commit(batch).draw(batch).outline(batch).show(batch)
     assert not story.found(Replay)
     assert incomparable(story) == [0]
-
-
-# The second opinion, and the accusation.
-
-
-def test_a_confirmed_difference_is_put_before_the_other_verifier() -> None:
-    batch = one()
-    story = Story().until_opinion(batch)
-    (asked,) = story.said(OpinionAsked)
-    assert asked.verdict == verdict_of(batch, 0, FIRST, replayed=OTHER)
-    assert asked.evidence == batch.evidence(0)
-    assert asked.replayed == OTHER
-    assert asked.auditors == (address("auditor-a"), address("auditor-b"))
-    assert not story.called(AccuseSegment)
-
-
-def test_the_question_is_repeated_until_answered() -> None:
-    batch = one()
-    story = Story().until_opinion(batch).wait(90)
-    assert len(story.said(OpinionAsked)) >= 3
-
-
-def test_two_equal_verdicts_accuse() -> None:
-    batch = one()
-    theirs = verdict_of(batch, 0, SECOND, replayed=OTHER)
-    story = Story().until_opinion(batch).opinion(theirs)
-    (call,) = story.called(AccuseSegment)
-    assert (call.leaf, call.proof) == (batch.leaves[0], batch.tree.proof(0))
-    assert (call.first, call.second) == (verdict_of(batch, 0, FIRST, replayed=OTHER), theirs)
-    assert not story.called(FinaliseBatch)
-
-
-@pytest.mark.parametrize(
-    ("result", "replayed"),
-    [
-        (VerdictResult.MATCH, RIGHT),
-        (VerdictResult.INCOMPARABLE, OTHER),
-        (VerdictResult.MISMATCH, THIRD),
-    ],
-)
-def test_a_verifier_alone_cannot_accuse(result: VerdictResult, replayed: ResultContent) -> None:
-    batch = one()
-    theirs = verdict_of(batch, 0, SECOND, result, replayed)
-    story = Story().until_opinion(batch).opinion(theirs)
-    assert not story.called(AccuseSegment)
-    assert incomparable(story) == [1]
-
-
-def test_nobody_else_can_give_the_second_verdict() -> None:
-    batch = one()
-    story = Story().until_opinion(batch)
-    for signer in (FIRST, key("stranger"), node_key("accused")):
-        story.opinion(verdict_of(batch, 0, signer, replayed=OTHER))
-    assert not story.called(AccuseSegment)
-    assert not story.called(FinaliseBatch)
-
-
-def test_without_an_opinion_in_time_nobody_is_convicted() -> None:
-    batch = one()
-    story = Story().until_opinion(batch).wait(63 + 239)
-    assert not story.called(FinaliseBatch)
-    assert incomparable(story.wait(63 + 240))[0] == 1
-
-
-def accusing(batch: Batch) -> Story:
-    story = Story().until_opinion(batch).opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
-    story.at += 1
-    return story.chain(accused(batch, 0, story.at, story.at + 10))
-
-
-def test_conviction_waits_for_the_challenge_window() -> None:
-    batch = one()
-    story = accusing(batch)
-    until = story.at + 10
-    assert not story.wait(until).called(ConvictSegment)
-    (call,) = story.wait(until + 1).called(ConvictSegment)
-    assert (call.lease, call.batch_no, call.i) == (batch.lease, 0, 0)
-    assert not story.called(FinaliseBatch)
-
-
-def convicted(batch: Batch, i: int, at: int) -> SegmentConvicted:
-    amount = TokenAmount(1)
-    return SegmentConvicted(
-        lease=batch.lease, batch_no=0, i=i, refund=amount, fine=amount, at=T0 + at
-    )
-
-
-def test_after_a_conviction_the_rest_is_finalised() -> None:
-    batch = Batch("accused", [Work(image="a"), Work(number=2, image="b")])
-    story = Story().commit(batch).draw(batch).outline(batch).show(batch, 0).show(batch, 1)
-    story.replayed(batch, RIGHT, "auditor-a", i=1)
-    for auditor in ("auditor-a", "auditor-b"):
-        story.replayed(batch, OTHER, auditor, i=0)
-    story.opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
-    assert story.called(AccuseSegment)
-    story.chain(accused(batch, 0, story.at, story.at + 10)).wait(story.at + 11)
-    assert not story.called(FinaliseBatch)
-    story.chain(convicted(batch, 0, story.at))
-    assert incomparable(story) == [0]
-
-
-def test_a_contested_accusation_is_inconclusive() -> None:
-    batch = one()
-    story = accusing(batch)
-    story.chain(AccusationContested(lease=batch.lease, batch_no=0, i=0, at=T0 + story.at))
-    assert incomparable(story) == [1]
-
-
-def test_an_accusation_that_ones_own_run_contradicts_is_contested() -> None:
-    """Somebody holds this verifier's key, or the contract was given what it never signed."""
-    batch = Batch("accused", [Work(image="a"), Work(number=2, image="b")])
-    story = Story().commit(batch).draw(batch).outline(batch).show(batch, 0)
-    story.replayed(batch, RIGHT, i=0)
-    story.chain(accused(batch, 0, story.at, story.at + 10))
-    (call,) = story.called(ContestSegment)
-    assert call.verdict == verdict_of(batch, 0, FIRST, VerdictResult.MATCH, RIGHT)
-    assert not story.wait(story.at + 11).called(ConvictSegment)
-
-
-# The end, restarts and reorganisations.
-
-
-def test_past_the_hard_cap_it_ends_without_results() -> None:
-    batch = one()
-    story = Story().commit(batch).wait(660)
-    assert incomparable(story) == [None]
-
-
-def test_the_other_verifier_ends_it_too() -> None:
-    batch = one()
-    assert incomparable(Story(SECOND).commit(batch).wait(660)) == [None]
-
-
-def test_a_restarted_verifier_acts_on_nothing_that_is_history() -> None:
-    batch = one()
-    story = Story(history_until=T0 + 500)
-    story.commit(batch).wait(400)
-    assert not story.effects
-    story.at = 450
-    story.chain(finalised(batch, BatchState.FINAL, 450)).wait(501)
-    assert not story.called(RevealPreimage)
-
-
-def test_a_restarted_verifier_sees_its_accusation_through() -> None:
-    batch = one()
-    story = Story(history_until=T0 + 80)
-    story.commit(batch).draw(batch).chain(accused(batch, 0, 70, 78)).wait(80)
-    story.outline(batch).wait(81)
-    assert story.called(ConvictSegment)
-    assert not story.found(Replay)
-
-
-def test_a_convicted_segment_is_not_charged_twice_to_a_silent_node() -> None:
-    batch = Batch("accused", [Work(), Work(number=2)])
-    story = Story().commit(batch).draw(batch).chain(accused(batch, 1, 70, 78))
-    story.at = 79
-    story.chain(convicted(batch, 1, 79)).wait(120)
-    assert incomparable(story)[0] == 0b01
-
-
-def test_a_batch_in_a_replaced_block_is_forgotten() -> None:
-    batch = one()
-    story = Story().commit(batch, at=60)
-    story.tell(ChainReorganised(block=59)).forget().wait(70)
-    assert not story.called(RevealPreimage)
-
-
-def test_another_seed_after_a_reorganisation_is_another_draw() -> None:
-    works = [Work(number=i + 1, used=30) for i in range(60)]
-    batch = Batch("accused", works)
-    story = Story().commit(batch).draw(batch, "one").outline(batch)
-    before = {message.request.body.i for message in story.said(EvidenceAsked)}
-    story.tell(ChainReorganised(block=63)).forget()
-    story.chain(batch.drawn("another", at=T0 + story.at)).outline(batch)
-    after = {message.request.body.i for message in story.said(EvidenceAsked)}
-    assert before == after == set(range(60))  # a new provider: all of them
-    assert not story.called(FinaliseBatch)
-
-
-def test_trust_lowers_the_number_of_audits() -> None:
-    story = Story()
-    for seq in range(1, 31):
-        past = Batch("accused", [Work()], seq=seq)
-        story.commit(past, at=60).chain(finalised(past, BatchState.FINAL, 60)).forget()
-    batch = Batch("accused", [Work(number=i + 1) for i in range(10)], seq=99)
-    story.commit(batch).draw(batch).outline(batch)
-    asked = {message.request.body.i for message in story.said(EvidenceAsked)}
-    assert 0 in asked  # no record says that it passed with this image
-    assert len(asked) <= 2  # a new provider's would be ten
