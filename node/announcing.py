@@ -21,6 +21,7 @@ from cloud_gpu.protocol.values import Address
 from node.ledger import Ledger
 from node.pricing import Policy, ask_for, is_stale
 from node.review import Review
+from node.standing import MachineStanding
 
 BINDING_MARGIN_S: Final = 60
 """An advert must not outlive the statement that says whose node this is."""
@@ -46,7 +47,7 @@ class Announcements:
         self._healthy: dict[int, HardwareProfile] = {}
         self._adverts: dict[int, SignedAdvert] = {}
         self._next_at: dict[int, Instant] = {}
-        self._is_draining = False
+        self.is_draining = False
 
     @property
     def indexes(self) -> Sequence[int]:
@@ -57,6 +58,18 @@ class Announcements:
     def current(self) -> Sequence[SignedAdvert]:
         """The adverts that stand."""
         return tuple(self._adverts.values())
+
+    def standings(self, ledger: Ledger) -> tuple[MachineStanding, ...]:
+        """Each machine in a few words."""
+        return tuple(
+            MachineStanding(
+                index=index,
+                is_healthy=index in self._healthy,
+                is_offered=index in self._adverts,
+                next_seq=ledger.next_seq(index),
+            )
+            for index in self._policies
+        )
 
     def probed(self, event: MachineProbed) -> None:
         """A machine's gate: without a healthy probe it is not offered."""
@@ -70,7 +83,7 @@ class Announcements:
 
     def drain(self) -> None:
         """No machine is offered from now on."""
-        self._is_draining = True
+        self.is_draining = True
 
     def review(self, ledger: Ledger, review: Review) -> None:
         """Announce what is free, and withdraw what is not."""
@@ -88,7 +101,7 @@ class Announcements:
                 and index not in busy
                 and index in self._healthy
             )
-            if machine is None or not is_free or not is_bound or self._is_draining:
+            if machine is None or not is_free or not is_bound or self.is_draining:
                 self._withdraw(index)
                 continue
             self._renew(index, ledger.next_seq(index), machine.product, review.now)

@@ -22,6 +22,7 @@ NVIDIA_TOOLKIT_MIN: Final = (1, 17, 8)
 """CVE-2024-0132, CVE-2025-23359, CVE-2025-23266."""
 
 TEMPERATURE_C_MAX: Final = 95
+DISK_MIB_MIN: Final = 1_024
 
 
 class EngineReading(Value, frozen=True, kw_only=True):
@@ -63,8 +64,10 @@ def slice_faults(reading: SliceReading) -> tuple[str, ...]:
             faults.append(
                 f"GPU {found.uuid}: {found.temperature_c} °C, at most {TEMPERATURE_C_MAX}"
             )
-    if reading.host.disk_mib < 1_024:
-        faults.append(f"{reading.host.disk_mib} MiB of disk are free, at least 1024 are needed")
+    if reading.host.disk_mib < DISK_MIB_MIN:
+        faults.append(
+            f"{reading.host.disk_mib} MiB of disk are free, at least {DISK_MIB_MIN} are needed"
+        )
     return tuple(faults)
 
 

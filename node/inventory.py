@@ -48,6 +48,10 @@ class SliceReading(Value, frozen=True, kw_only=True):
     """Why it must not be rented, each in words."""
 
 
+MachineReading = tuple[int, HardwareProfile | None, tuple[str, ...]]
+"""A machine's index, its profile as far as there is one, and its faults."""
+
+
 def assign(
     found: Sequence[GpuReading], wanted: Mapping[int, tuple[int, tuple[str, ...]]]
 ) -> dict[int, tuple[GpuReading, ...]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 
 import trio
 
@@ -18,37 +15,38 @@ from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
+from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.effects import ProviderEffect
-from cloud_gpu.protocol.errors import SettingsInvalid
-from cloud_gpu.protocol.events import NodeStarted, ProviderEvent
-from cloud_gpu.protocol.identity import NodeBinding, PeerId
+from cloud_gpu.protocol.events import DrainAsked, NodeStarted, ProviderEvent
+from cloud_gpu.protocol.identity import PeerId
 from node.adapters.binding import read_binding
+from node.adapters.checkup import examine
+from node.adapters.control import ask_daemon, serve_control
+from node.adapters.files import read_settings
 from node.adapters.journal import SqliteJournal
-from node.adapters.logs import configure_logs
+from node.adapters.logs import configure_logs, say_ready
 from node.adapters.peers import ASKS_TOPIC, Peers, authorisation
 from node.adapters.performer import Performer, lane_of
-from node.adapters.probes import Probes
+from node.adapters.probes import Probes, survey
 from node.adapters.room import MachineRoom
 from node.adapters.runtimes import choose_runtime
 from node.announcing import Announcements
 from node.cli.app import run
 from node.cli.outside import Outside
 from node.provider import Provider
-from node.settings import NodeSettings, parse_settings
+from node.settings import NodeSettings
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(Outside(load=load_settings, serve=serve_settings), sys.argv[1:]))
-
-
-def load_settings(path: Path) -> NodeSettings:
-    """Read the settings file; raises `SettingsInvalid`."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(f"the settings file cannot be read: {error}") from error
-    return parse_settings(text, os.environ)
+    outside = Outside(
+        load=partial(read_settings, environment=os.environ),
+        serve=serve_settings,
+        probe=survey,
+        ask=lambda settings, word: ask_daemon(settings.data_folder, word),
+        examine=examine,
+    )
+    sys.exit(run(outside, sys.argv[1:]))
 
 
 def serve_settings(settings: NodeSettings) -> int:
@@ -74,8 +72,10 @@ async def serve(settings: NodeSettings) -> None:
         binding = read_binding(
             settings.binding,
             deployment.domain,
-            wanted=NodeBinding(provider=settings.provider, node_key=key.address, peer=peer),
+            provider=settings.provider,
+            node_key=key.address,
             at=SystemClock().now() // 1000,
+            peer=peer,
         )
         announcements = Announcements(
             binding=binding,
@@ -99,15 +99,12 @@ async def _run(
     folder = settings.data_folder
     store = ArtifactStore(folder / "artifacts", settings.artifacts_mib * 2**20)
     performer = Performer(chain)
+    journal = SqliteJournal(folder / "journal.sqlite", provider.must_survive)
     runner = Runner[ProviderEvent, ProviderEffect](
-        provider,
-        performer,
-        SystemClock(),
-        name="node",
-        lane=lane_of,
-        journal=SqliteJournal(folder / "journal.sqlite", provider.must_survive),
+        provider, performer, SystemClock(), name="node", lane=lane_of, journal=journal
     )
     runner.replay()
+    journal.prune(provider.remembers)
     probes = Probes(settings.machines, folder)
     chosen = await choose_runtime(settings, nursery, store, runner.post, probes)
     performer.room = room = MachineRoom(
@@ -122,23 +119,18 @@ async def _run(
     ArtifactExchange(overlay, store, authorisation(provider.may_fetch, provider.may_push))
     runner.post(NodeStarted(at=await chain.chain_time()))
     await room.adopt()
-
-    async def follow() -> None:
-        async with aclosing(chain.events()) as events:
-            async for event in events:
-                runner.post(event)
-
-    nursery.start_soon(follow)
-    ready = {
-        "ready": True,
-        "peer": overlay.peer_id,
-        "addresses": list(overlay.addresses),
-        "http": None,
-        "runtime": chosen.name,
-        "stand_ins": [*chosen.stand_ins, *settings.stand_ins],
+    nursery.start_soon(performer.follow_chain, runner.post)
+    answers = {
+        "status": lambda: to_builtins(provider.standing),
+        "drain": lambda: runner.post(DrainAsked()),
     }
-    print(json.dumps(ready), flush=True)  # noqa: T201 the daemon's one word on stdout
-    await runner.run()
+    nursery.start_soon(serve_control, folder, answers)
+    say_ready(overlay, chosen.name, (*chosen.stand_ins, *settings.stand_ins))
+    try:
+        await runner.run()
+    finally:
+        await room.stop(end_jobs=settings.end_jobs_on_stop)
+        journal.close()
 
 
 if __name__ == "__main__":

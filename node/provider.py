@@ -66,6 +66,7 @@ from node.leases import LeaseWork
 from node.ledger import Ledger
 from node.review import Review
 from node.sessions import BuyerMessage, Session, lease_of, unknown_lease
+from node.standing import NodeStanding, standing_of
 
 PROBE_EVERY_MS: Final = 60_000
 _SOON_MS: Final = 20
@@ -295,6 +296,23 @@ class Provider:
         """What is for rent now."""
         return self._announcements.current
 
+    @property
+    def standing(self) -> NodeStanding:
+        """For the operator."""
+        return NodeStanding(
+            provider=self._account,
+            peer=self._peer,
+            is_draining=self._announcements.is_draining,
+            is_catching_up=self._ledger.is_catching_up,
+            machines=self._announcements.standings(self._ledger),
+            leases=tuple(map(standing_of, self._works.values())),
+        )
+
+    def remembers(self, event: ProviderEvent) -> bool:
+        """Whether a fact that was kept is about something that is not over and forgotten."""
+        lease = _lease_of(event)
+        return lease is None or lease in self._works
+
     def may_push(self, peer: PeerId, size: int) -> bool:
         """Whether a peer may bring a file of this many bytes: a job's input."""
         return any(
@@ -356,3 +374,13 @@ class Provider:
             return work.ended is None
         except (ValueError, OverflowError):
             return False  # it cannot be hashed; `handle` will say so to its sender
+
+
+def _lease_of(event: ProviderEvent) -> LeaseKey | None:
+    """The lease that a kept fact is about; None: it is about something else."""
+    if isinstance(event, LeaseOpened):
+        return event.terms.key
+    if isinstance(event, MessageReceived):
+        return lease_of(event.message) if isinstance(event.message, BuyerMessage) else None
+    found = getattr(event, "lease", None)
+    return found if isinstance(found, LeaseKey) else None

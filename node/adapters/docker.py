@@ -190,7 +190,7 @@ class DockerRuntime:
         await trio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     async def end_jobs(self, lease: LeaseKey) -> None:
-        """End what runs for a lease, within seconds."""
+        """See `Runtime`."""
         for job in self._folders.jobs(lease):
             if job.exited() is None:
                 await self.kill_job(lease, job.job)

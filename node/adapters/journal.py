@@ -67,6 +67,17 @@ class SqliteJournal:
         except (sqlite3.Error, ValueError) as error:
             raise StorageFailed(f"journal {self._path}: {error}") from error
 
+    def prune(self, keep: Callable[[ProviderEvent], bool]) -> None:
+        """Drop what is over and forgotten; call it when all was replayed."""
+        over = [
+            (position,)
+            for position, body in self._rows.execute("SELECT position, body FROM event")
+            if not keep(from_json(body, ProviderEvent))
+        ]
+        self._rows.execute("BEGIN IMMEDIATE")
+        self._rows.executemany("DELETE FROM event WHERE position = ?", over)
+        self._rows.execute("COMMIT")
+
     def close(self) -> None:
         """Let go of the file."""
         self._rows.close()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from collections.abc import Sequence
 
 import structlog
+
+from cloud_gpu.protocol.adapters.gossip import Overlay
 
 
 def configure_logs(level: str) -> None:
@@ -37,3 +41,17 @@ def configure_logs(level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.WARNING))  # libp2p tells every step of every stream
     logging.getLogger("cloud_gpu").setLevel(number)
+
+
+def say_ready(overlay: Overlay, runtime: str, stand_ins: Sequence[str]) -> None:
+    """The daemon's one word on stdout."""
+    ready = {
+        "ready": True,
+        "peer": overlay.peer_id,
+        "addresses": list(overlay.addresses),
+        "http": None,
+        "runtime": runtime,
+        "stand_ins": list(stand_ins),
+    }
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()

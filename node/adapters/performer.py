@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import aclosing
 
+from cloud_gpu.protocol.adapters.evm import EvmChain
 from cloud_gpu.protocol.effects import (
     KillJob,
     PauseContainer,
@@ -18,7 +20,7 @@ from cloud_gpu.protocol.effects import (
     StartJob,
     Transact,
 )
-from cloud_gpu.protocol.ports import Chain
+from cloud_gpu.protocol.events import ProviderEvent
 from node.adapters.peers import Peers
 from node.adapters.room import MachineRoom
 
@@ -29,8 +31,14 @@ class Performer:
     peers: Peers
     room: MachineRoom
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: EvmChain) -> None:
         self._chain = chain
+
+    async def follow_chain(self, post: Callable[[ProviderEvent], None]) -> None:
+        """Hand on what happens on chain; never returns."""
+        async with aclosing(self._chain.events()) as events:
+            async for event in events:
+                post(event)
 
     async def __call__(self, effect: ProviderEffect) -> None:
         """Carry out one effect; failures come back as events."""

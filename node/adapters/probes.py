@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from cloud_gpu.protocol.hardware import HardwareProfile, Isolation
 from node.adapters.cpu import read_host
 from node.adapters.nvidia import NvidiaProbe, NvidiaSilent
 from node.adapters.simulated import simulated_gpus
-from node.inventory import SliceReading, assign, profile_of
-from node.settings import MachineSettings
+from node.health import slice_faults
+from node.inventory import MachineReading, SliceReading, assign, profile_of
+from node.settings import MachineSettings, NodeSettings
 
 
 class Probes:
@@ -49,6 +51,15 @@ class Probes:
             isolation=isolation,
         )
 
+    def survey(self, isolation: Isolation) -> list[MachineReading]:
+        """Each machine's index, profile as far as there is one, and faults."""
+        found: list[MachineReading] = []
+        for index in self._machines:
+            reading = self.read(index)
+            profile = self.profile(index, reading, isolation) if reading.gpus else None
+            found.append((index, profile, slice_faults(reading)))
+        return found
+
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The real GPUs of a machine by UUID, as first read; none behind a simulated one."""
         return self._uuids.get(index, ())
@@ -56,3 +67,9 @@ class Probes:
     def close(self) -> None:
         """End what asks the driver."""
         self._nvidia.close()
+
+
+def survey(settings: NodeSettings) -> list[MachineReading]:
+    """What is behind each machine, without a daemon."""
+    with closing(Probes(settings.machines, Path.cwd())) as probes:
+        return probes.survey(Isolation.PROCESS)

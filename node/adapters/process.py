@@ -138,9 +138,13 @@ class ProcessRuntime:
         await trio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     async def end_jobs(self, lease: LeaseKey) -> None:
-        """End what runs for a lease, within seconds."""
+        """See `Runtime`."""
         for job in self._folders.jobs(lease):
             _terminate(job)
+        with trio.move_on_after(_STOP_S):
+            # Not by their watchers alone: at the daemon's own end those have stopped already.
+            while any(map(_supervisor_of, self._folders.jobs(lease))):  # noqa: ASYNC110
+                await trio.sleep(_LOOK_S)
         await self._watchers.settle(lease, _STOP_S)
 
     def _signal_all(self, lease: LeaseKey, number: signal.Signals) -> None:

@@ -6,6 +6,7 @@ Failures come back as events. Which runtime is used was decided before, in one p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 import trio
@@ -42,6 +43,7 @@ RoomEffect = (
 )
 
 _log = structlog.get_logger(adapter="room")
+_STOP_S: Final = 15.0
 
 
 class MachineRoom:
@@ -88,6 +90,15 @@ class MachineRoom:
         """Tell the provider what is here from before this process."""
         for report in await self._runtime.adopt():
             self._post(ContainerReady(lease=report.lease, report=report))
+
+    async def stop(self, *, end_jobs: bool) -> None:
+        """Before the daemon ends: jobs run on and are adopted later, or end with it."""
+        with trio.move_on_after(_STOP_S) as limit:
+            limit.shield = True
+            if end_jobs:
+                for report in await self._runtime.adopt():
+                    await self._runtime.end_jobs(report.lease)
+        self._probes.close()
 
     async def _prepare(self, lease: LeaseKey) -> None:
         try:

@@ -9,8 +9,12 @@ from typing import Final
 import typer
 
 from cloud_gpu.protocol.errors import CloudGpuError
+from node.cli.doctor import doctor
+from node.cli.drain import drain
 from node.cli.outside import Outside
+from node.cli.probe import probe
 from node.cli.run import run as run_command
+from node.cli.status import status
 
 _USAGE: Final = 2
 _INTERRUPTED: Final = 130
@@ -32,6 +36,10 @@ def _before() -> None:
 
 
 app.command("run")(run_command)
+app.command("probe")(probe)
+app.command("status")(status)
+app.command("drain")(drain)
+app.command("doctor")(doctor)
 
 
 def run(outside: Outside, arguments: Sequence[str]) -> int:
@@ -48,6 +56,8 @@ def run(outside: Outside, arguments: Sequence[str]) -> int:
         say = getattr(error, "format_message", None)
         print(say() if callable(say) else error, file=sys.stderr)
         return _USAGE
+    except BrokenPipeError:
+        return 0  # the reader has read enough
     except CloudGpuError as error:
         print(error, file=sys.stderr)
         return error.exit_code

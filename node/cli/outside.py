@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from node.inventory import MachineReading
 from node.settings import NodeSettings
+from node.standing import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +20,7 @@ class Outside:
     """Reads the settings file and the environment."""
     serve: Callable[[NodeSettings], int]
     """Runs the daemon until it is told to stop; its exit code."""
+    probe: Callable[[NodeSettings], Sequence[MachineReading]]
+    ask: Callable[[NodeSettings, str], Any]
+    """Says a word to the running daemon."""
+    examine: Callable[[NodeSettings], Iterable[Finding]]

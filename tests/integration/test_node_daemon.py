@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -25,6 +28,7 @@ from cloud_gpu.protocol.messages import (
     VoucherAcknowledged,
 )
 from cloud_gpu.protocol.units import TokenAmount
+from node.adapters.process_tree import is_alive
 from tests.support.anvil import deployed_on, running_anvil
 from tests.support.node_daemon import (
     BuyerSide,
@@ -85,14 +89,21 @@ async def seen(chain: EvmChain, kind: type[EventT], within_s: float = 30) -> Eve
 async def begun(buyer: BuyerSide, node: NodeDaemon, lease: LeaseKey) -> None:
     offered = await buyer.ask(node, buyer.session(lease, node), ReadyOffered)
     assert offered.report.digest == offered.ready.payload.runtime_hash
-    assert offered.report.isolation == "process"
     assert offered.report.profile.simulated
     await buyer.say(node, buyer.voucher(lease, 60 * SECOND))
     await buyer.ask(node, buyer.accept(lease), VoucherAcknowledged)
 
 
-async def test_a_job_runs_from_ask_to_settlement(trading: Trading, tmp_path: Path) -> None:
-    node = start_node(node_config(trading, tmp_path))
+@pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
+async def test_a_job_runs_from_ask_to_settlement(
+    trading: Trading, tmp_path: Path, runtime: str
+) -> None:
+    node = start_node(node_config(trading, tmp_path, runtime=runtime))
+    assert node.ready["runtime"] in {"process": ("process",), "docker": ("runc", "runsc")}[runtime]
+    stand_ins = node.ready["stand_ins"]
+    assert isinstance(stand_ins, list)
+    assert "simulated GPUs" in stand_ins
+    assert ("process runtime (no isolation)" in stand_ins) == (runtime == "process")
     try:
         async with (
             chain_of(trading, "matcher", tmp_path) as chain,
@@ -149,10 +160,11 @@ async def test_a_job_runs_from_ask_to_settlement(trading: Trading, tmp_path: Pat
         assert node.end() == 0
 
 
+@pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 async def test_kill_9_in_the_middle_loses_no_voucher_and_no_job(
-    trading: Trading, tmp_path: Path
+    trading: Trading, tmp_path: Path, runtime: str
 ) -> None:
-    config = node_config(trading, tmp_path)
+    config = node_config(trading, tmp_path, runtime=runtime)
     node = start_node(config)
     try:
         async with (
@@ -186,6 +198,102 @@ async def test_kill_9_in_the_middle_loses_no_voucher_and_no_job(
     finally:
         end_jobs_below(tmp_path)
         node.end()
+
+
+async def test_jobs_end_with_the_daemon_where_the_settings_say_so(
+    trading: Trading, tmp_path: Path
+) -> None:
+    node = start_node(node_config(trading, tmp_path, end_jobs_on_stop=True))
+    try:
+        async with (
+            chain_of(trading, "matcher", tmp_path) as chain,
+            buyer_side(trading, tmp_path) as buyer,
+        ):
+            lease = await opened(trading, node, buyer, chain)
+            await begun(buyer, node, lease)
+            program = "print(1, flush=True); import time; time.sleep(600)"
+            spec = JobSpec(
+                lease=lease, number=1, command=("python", "-c", program), runtime_s_max=900
+            )
+            await buyer.ask(node, buyer.submit(spec), JobReported)
+            await buyer.hear(JobPrinted)
+            assert node.end() == 0
+            assert not supervisors_below(tmp_path)
+    finally:
+        end_jobs_below(tmp_path)
+        node.process.kill()
+        node.process.wait(timeout=20)
+
+
+def supervisors_below(folder: Path) -> list[int]:
+    """Supervisors of jobs that still run."""
+    marks = [json.loads(path.read_text()) for path in folder.glob("data/leases/*/jobs/*/pid.json")]
+    assert marks
+    return [mark["pid"] for mark in marks if is_alive(mark["pid"], mark["ticks"])]
+
+
+def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "node.main", *words, "--config", str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+async def test_an_operator_sees_probes_and_drains_the_node(
+    trading: Trading, tmp_path: Path
+) -> None:
+    config = node_config(trading, tmp_path)
+    nobody = command(config, "status")
+    assert nobody.returncode == 8
+    assert "no node answers" in nobody.stderr
+    probed = command(config, "probe", "--json")
+    assert probed.returncode == 0, probed.stderr
+    (machine,) = json.loads(probed.stdout)["machines"]
+    assert machine["profile"]["simulated"] is True
+    assert machine["faults"] == []
+
+    node = start_node(config)
+    try:
+        async with buyer_side(trading, tmp_path) as buyer:
+            with trio.fail_after(20):
+                while not await buyer.adverts(node):  # noqa: ASYNC110 another process's
+                    await trio.sleep(0.2)
+            status = json.loads(command(config, "status", "--json").stdout)
+            assert status["machines"] == [
+                {"index": 0, "is_healthy": True, "is_offered": True, "next_seq": 1}
+            ]
+            assert "on offer, for lease 1" in command(config, "status").stdout
+            drained = command(config, "drain")
+            assert (drained.returncode, drained.stdout) == (0, "draining; 0 leases still run\n")
+            assert await buyer.adverts(node) == []
+            assert "draining" in command(config, "status").stdout
+    finally:
+        assert node.end() == 0
+    assert command(config, "status").returncode == 8, "the socket went with the daemon"
+
+
+def test_doctor_finds_what_is_there_and_what_is_missing(trading: Trading, tmp_path: Path) -> None:
+    config = node_config(trading, tmp_path)
+    well = command(config, "doctor", "--json")
+    found = json.loads(well.stdout)
+    assert (well.returncode, found["ok"]) == (0, True), well.stdout
+    names = [check["check"] for check in found["checks"]]
+    assert names[:6] == ["node key", "deployment", "binding", "chain", "delegate", "gas"]
+
+    with trading.deployed.wallet(trading.provider) as wallet:
+        wallet.revoke_delegate(trading.node.address)
+    ill = command(config, "doctor")
+    assert ill.returncode == 8
+    assert "NO  delegate" in ill.stdout
+    assert "wallet key" in ill.stdout, "each finding has its fix"
+
+    (tmp_path / "node.password").chmod(0o644)
+    ill = command(config, "doctor")
+    assert ill.returncode == 8
+    assert "0644" in ill.stdout
 
 
 @pytest.mark.parametrize(
