@@ -94,6 +94,24 @@ async def begun(buyer: BuyerSide, node: NodeDaemon, lease: LeaseKey) -> None:
     await buyer.ask(node, buyer.accept(lease), VoucherAcknowledged)
 
 
+async def closed_early(
+    buyer: BuyerSide, node: NodeDaemon, chain: EvmChain, lease: LeaseKey
+) -> None:
+    """Both sides agree on what was vouchered."""
+    trading = buyer.trading
+    offered = await buyer.ask(node, CloseAsked(lease=lease), FinalOffered)
+    amount = offered.final.payload.amount
+    closing = Closing(
+        voucher=trading.voucher(lease, amount.value),
+        final=offered.final,
+        buyer_final=trading.final(lease, amount.value, trading.session),
+    )
+    await chain.submit(CloseBatch(closings=(closing,)))
+    closed = await seen(chain, LeaseClosed)
+    assert closed.reason is LeaseEndReason.STOPPED
+    assert TokenAmount(0) < closed.paid <= amount
+
+
 @pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 async def test_a_job_runs_from_ask_to_settlement(
     trading: Trading, tmp_path: Path, runtime: str
@@ -137,17 +155,7 @@ async def test_a_job_runs_from_ask_to_settlement(
             fetched = await buyer.artifacts.fetch(node.addresses, output.sha256, size_max=100)
             assert fetched.read_bytes() == b"done"
 
-            offered = await buyer.ask(node, CloseAsked(lease=lease), FinalOffered)
-            amount = offered.final.payload.amount
-            closing = Closing(
-                voucher=trading.voucher(lease, amount.value),
-                final=offered.final,
-                buyer_final=trading.final(lease, amount.value, trading.session),
-            )
-            await chain.submit(CloseBatch(closings=(closing,)))
-            closed = await seen(chain, LeaseClosed)
-            assert closed.reason is LeaseEndReason.STOPPED
-            assert TokenAmount(0) < closed.paid <= amount
+            await closed_early(buyer, node, chain, lease)
             with trio.fail_after(20):
                 while [  # noqa: ASYNC110
                     a.body.ask.payload.seq for a in await buyer.adverts(node)
