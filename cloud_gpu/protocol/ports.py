@@ -140,7 +140,7 @@ class Runtime(Protocol):
     async def read_output(
         self, lease: LeaseKey, job: Digest, stdout_from: int, stderr_from: int
     ) -> None:
-        """OutputRead follows for what there is from these byte offsets on, one piece a stream."""
+        """What a running job printed from these byte offsets on: OutputRead, one a stream."""
         ...
 
     async def pause(self, lease: LeaseKey) -> None:

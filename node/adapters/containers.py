@@ -164,6 +164,7 @@ def give_to(folder: Path, user: int) -> None:
     if os.geteuid() != 0:
         return
     os.chown(folder, user, user)
+    folder.chmod(0o700)
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
             os.chown(Path(root) / name, user, user, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""A job's disk: a folder with a bound on its bytes, by a file system of its own in a sparse file.
+"""A lease's disk: a folder with a bound on its bytes, by a file system of its own in a sparse file.
 
 Only root can mount. Where that is not possible a plain folder stands in, and says so.
 """
@@ -34,19 +34,26 @@ def are_bounded() -> bool:
 
 
 def make_disk(folder: Path, size_mib: int) -> None:
-    """Make an empty folder into a disk; raises `ContainerFailed`."""
-    if not are_bounded():
+    """Make a folder into a disk, or mount again what a restart of the machine unmounted.
+
+    Raises `ContainerFailed`, `OSError`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not are_bounded() or folder.is_mount():
         return
     image = _image_of(folder)
-    with image.open("wb") as file:
-        file.truncate(max(_SMALLEST_MIB, size_mib) * 2**20)
-    _run("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "nodiscard", str(image))
+    if not image.exists():
+        new = image.with_suffix(".new")
+        with new.open("wb") as file:
+            file.truncate(max(_SMALLEST_MIB, size_mib) * 2**20)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "nodiscard", str(new))
+        new.replace(image)
     _run("mount", "-o", "loop,nosuid,nodev,noatime", str(image), str(folder))
 
 
 def drop_disk(folder: Path) -> None:
     """Unmount, if it is a disk, and delete it with all that is on it."""
-    if os.path.ismount(folder):
+    if folder.is_mount():
         _run("umount", "--lazy", str(folder))
     _image_of(folder).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)

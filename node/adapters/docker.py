@@ -62,6 +62,9 @@ _THREADS: Final = 256
 _STOP_S: Final = 10.0
 _AGAIN_S: Final = 1.0
 _TRIAL_S: Final = 60
+_END_AFTER: Final = ("timeout", "-s", "KILL")
+_GRACE_S: Final = 30
+"""The container ends by itself so long after its time, should no daemon be there to end it."""
 _PATH: Final = "/usr/local/bin:/bin"
 _LABEL: Final = "cloud-gpu."
 _TRIAL: Final = "import platform, os; print(platform.python_version(), os.uname().release)"
@@ -101,9 +104,7 @@ class DockerRuntime:
 
     async def prepare(self, lease: LeaseKey, profile: HardwareProfile) -> RuntimeReport:
         """See `Runtime`. The first time, a container proves that the engine does as it is told."""
-        if (report := self._folders.report(lease)) is not None:
-            return report
-        report = RuntimeReport(
+        report = self._folders.report(lease) or RuntimeReport(
             lease=lease,
             profile=profile,
             runtime=self._name,
@@ -113,12 +114,17 @@ class DockerRuntime:
             fingerprint=fingerprint_of(self._name, self._image.digest),
         )
         try:
-            self._folders.keep_report(report)
-            if os.geteuid() == 0:
-                os.chown(self._folders.checkpoints(lease), self._user, self._user)
+            await trio.to_thread.run_sync(self._lay_out, report)
         except OSError as error:
             raise ContainerFailed(f"the lease's folder cannot be made: {error}") from error
         return report
+
+    def _lay_out(self, report: RuntimeReport) -> None:
+        lease = report.lease
+        make_disk(self._folders.disk(lease), report.profile.disk_mib)
+        self._folders.checkpoints(lease).mkdir(exist_ok=True)
+        give_to(self._folders.checkpoints(lease), self._user)
+        self._folders.keep_report(report)
 
     async def adopt(self) -> Sequence[RuntimeReport]:
         """See `Runtime`. Containers of this node whose lease has no folder are removed."""
@@ -143,7 +149,6 @@ class DockerRuntime:
         except ContainerFailed as failed:
             self._watchers.give_up(spec.id)
             self._post(folder.unstarted(JobOutcome.FAILED_TO_START, str(failed), self._store))
-            await trio.to_thread.run_sync(drop_disk, folder.disk)
             return
         self._watchers.begin(spec.id, partial(self._ended, job), partial(self._finish, job))
 
@@ -185,8 +190,7 @@ class DockerRuntime:
         for container in await self._ask(self._containers, lease):
             await self._ask(remove_container, container)
         folder = self._folders.lease(lease)
-        for job in self._folders.jobs(lease):
-            await trio.to_thread.run_sync(drop_disk, job.disk)
+        await trio.to_thread.run_sync(drop_disk, self._folders.disk(lease))
         await trio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     async def end_jobs(self, lease: LeaseKey) -> None:
@@ -258,13 +262,12 @@ class DockerRuntime:
             raise ContainerFailed(f"lease {spec.lease} is not prepared")
         for left in found:
             remove_container(left)
-        drop_disk(folder.disk)
-        folder.lay_out(spec, self._store, partial(make_disk, size_mib=report.profile.disk_mib))
+        folder.lay_out(spec, self._store)
         give_to(folder.work, self._user)
         checkpoints = self._folders.checkpoints(spec.lease)
         container = self._client.containers.create(
             self._image.reference,
-            list(spec.command),
+            [*_END_AFTER, str(spec.runtime_s_max + _GRACE_S), *spec.command],
             **hardened(
                 self._bounds(report.profile, spec.lease, spec.id),
                 environment_of(
@@ -351,7 +354,6 @@ class DockerRuntime:
         disk_mib = report.profile.disk_mib if report else 0
         event = job.folder.finish(ending, self._store, disk_mib * 2**20)
         remove_container(job.container)
-        drop_disk(job.folder.disk)
         return event
 
 

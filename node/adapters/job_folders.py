@@ -39,12 +39,14 @@ _FINGERPRINTED: Final = ("numpy", "scikit-learn", "torch")
 
 
 class JobFolder:
-    """One job of one lease on the disk."""
+    """One job of one lease on the disk.
 
-    def __init__(self, folder: Path, lease: LeaseKey, job: Digest) -> None:
-        self.folder, self.lease, self.job = folder, lease, job
-        self.disk = folder / "disk"
-        self.work = self.disk / "job"
+    `folder` is ours; `work` is the job's, and lies with all else that strangers write on the disk
+    of its lease.
+    """
+
+    def __init__(self, folder: Path, work: Path, lease: LeaseKey, job: Digest) -> None:
+        self.folder, self.work, self.lease, self.job = folder, work, lease, job
         self.temporary = folder / "tmp"
 
     @property
@@ -65,19 +67,13 @@ class JobFolder:
         path = self.folder / "exited.json"
         return from_json(path.read_bytes(), JobExited) if path.is_file() else None
 
-    def lay_out(
-        self, spec: JobSpec, store: Artifacts, make_disk: Callable[[Path], None] = lambda _: None
-    ) -> None:
-        """Make the folder anew with the job's inputs; raises `ContainerFailed`.
-
-        `make_disk` turns an empty folder into the job's disk.
-        """
+    def lay_out(self, spec: JobSpec, store: Artifacts) -> None:
+        """Make the folders anew with the job's inputs; raises `ContainerFailed`."""
         try:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            for each in (self.disk, self.temporary):
+            for each in (self.folder, self.work):
+                shutil.rmtree(each, ignore_errors=True)
+            for each in (self.work, self.temporary):
                 each.mkdir(parents=True)
-            make_disk(self.disk)
-            self.work.mkdir()
             marks = bring_inputs(spec, self.work, store)
             replace(self.folder / "marks.json", json.dumps(marks).encode())
         except (ArtifactRejected, OSError) as error:
@@ -132,6 +128,11 @@ class JobFolder:
             ended_at=ending.ended_at,
         )
         self.record(event)
+        # What it printed and returned is in the store; the rest is nobody's any more.
+        for path in (self.work, self.temporary):
+            shutil.rmtree(path, ignore_errors=True)
+        for stream in STREAMS:
+            self.log(stream).unlink(missing_ok=True)
         return event
 
     def unstarted(self, outcome: JobOutcome, detail: str, store: Artifacts) -> JobExited:
@@ -182,7 +183,10 @@ class LeaseFolders:
 
     def job(self, lease: LeaseKey, job: Digest) -> JobFolder:
         """A job's folder, made or not."""
-        return JobFolder(self.lease(lease) / "jobs" / job.raw.hex()[:24], lease, job)
+        name = job.raw.hex()[:24]
+        return JobFolder(
+            self.lease(lease) / "jobs" / name, self.disk(lease) / "jobs" / name, lease, job
+        )
 
     def jobs(self, lease: LeaseKey) -> list[JobFolder]:
         """The jobs of a lease that were started."""
@@ -194,7 +198,6 @@ class LeaseFolders:
 
     def keep_report(self, report: RuntimeReport) -> None:
         """What was prepared for a lease: told again after a restart, word for word."""
-        self.checkpoints(report.lease).mkdir(parents=True, exist_ok=True)
         replace(self.lease(report.lease) / "report.json", to_json(report))
 
     def report(self, lease: LeaseKey) -> RuntimeReport | None:
@@ -207,9 +210,13 @@ class LeaseFolders:
         paths = sorted(self.root.glob("*/report.json"))
         return [from_json(path.read_bytes(), RuntimeReport) for path in paths]
 
+    def disk(self, lease: LeaseKey) -> Path:
+        """Where all that a lease's jobs write lies: one bound for all of it."""
+        return self.lease(lease) / "disk"
+
     def checkpoints(self, lease: LeaseKey) -> Path:
-        """A lease's folder that all its jobs share."""
-        return self.lease(lease) / "checkpoints"
+        """A folder that all jobs of a lease share."""
+        return self.disk(lease) / "checkpoints"
 
 
 def environment_of(

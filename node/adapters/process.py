@@ -76,6 +76,7 @@ class ProcessRuntime:
             fingerprint=fingerprint_of("process", ""),
         )
         try:
+            self._folders.checkpoints(lease).mkdir(parents=True, exist_ok=True)
             self._folders.keep_report(report)
         except OSError as error:
             raise ContainerFailed(f"the lease's folder cannot be made: {error}") from error
@@ -210,10 +211,7 @@ class ProcessRuntime:
 
     def _finish(self, folder: JobFolder, ending: Ending) -> JobExited:
         bytes_max = self._profile(folder.lease).disk_mib * 2**20
-        event = folder.finish(ending, self._store, bytes_max)
-        for each in (folder.disk, folder.temporary):
-            shutil.rmtree(each, ignore_errors=True)
-        return event
+        return folder.finish(ending, self._store, bytes_max)
 
 
 async def _ended(folder: JobFolder, child: int | None) -> Ending:

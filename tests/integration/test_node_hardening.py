@@ -201,6 +201,24 @@ async def test_files_are_bounded(runtime: Bench) -> None:
         assert int(runtime.printed(spec)) < 100_000
 
 
+async def test_checkpoints_share_the_bound_of_the_leases_disk(runtime: Bench) -> None:
+    spec = runtime.python(
+        "n = 0\n"
+        "try:\n"
+        "    f = open('/ckpt/big', 'wb', buffering=0)\n"
+        "    while n < 200: f.write(bytes(1 << 20)); n += 1\n"
+        "except OSError: pass\n"
+        "open('/ckpt/big', 'wb').write(b'kept')\n"
+        "print(n)"
+    )
+    exited = await runtime.run(spec)
+    assert exited.exit_code == 0, runtime.content(exited.stderr)
+    assert int(runtime.printed(spec)) < 64
+    again = runtime.python("print(open('/ckpt/big').read())")
+    await runtime.run(again)
+    assert runtime.printed(again) == b"kept\n", "all jobs of a lease share it"
+
+
 async def test_processors_are_bounded(tmp_path: Path) -> None:
     async with bench("runc", tmp_path) as runtime:
         spec = runtime.python(

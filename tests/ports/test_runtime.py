@@ -78,8 +78,9 @@ async def test_output_comes_while_the_job_runs_and_in_order(runtime: Bench) -> N
 
 
 async def test_output_can_be_read_again_from_an_offset(runtime: Bench) -> None:
-    spec = runtime.python("print('abcdef')")
-    await runtime.run(spec)
+    spec = runtime.python("print('abcdef', flush=True); import time; time.sleep(60)")
+    await runtime.runtime.start_job(spec)
+    await runtime.hear(OutputRead, spec.id)
     runtime.told.clear()
     await runtime.runtime.read_output(LEASE, spec.id, 3, 0)
     assert [(e.stream, e.offset, e.chunk) for e in runtime.told if isinstance(e, OutputRead)] == [
