@@ -24,8 +24,9 @@ from node.adapters.checkup import examine
 from node.adapters.control import ask_daemon, serve_control
 from node.adapters.files import read_settings
 from node.adapters.journal import SqliteJournal
+from node.adapters.keeping import Keeping
 from node.adapters.logs import configure_logs, say_ready
-from node.adapters.peers import ASKS_TOPIC, Peers, authorisation
+from node.adapters.peers import ASKS_TOPIC, Peers
 from node.adapters.performer import Performer, lane_of
 from node.adapters.probes import Probes, survey
 from node.adapters.room import MachineRoom
@@ -116,7 +117,15 @@ async def _run(
         post=runner.post,
     )
     performer.peers = Peers(overlay, runner.post, lambda: provider.adverts)
-    ArtifactExchange(overlay, store, authorisation(provider.may_fetch, provider.may_push))
+    keeping = Keeping(
+        store,
+        may_fetch=provider.may_fetch,
+        may_push=provider.may_push,
+        is_kept=provider.keeps_file,
+        peer_bytes_max=store.bytes_max // (2 * len(settings.machines)),
+    )
+    ArtifactExchange(overlay, store, keeping.authorise)
+    nursery.start_soon(keeping.sweep_for_ever)
     runner.post(NodeStarted(at=await chain.chain_time()))
     await room.adopt()
     nursery.start_soon(performer.follow_chain, runner.post)

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from cloud_gpu.protocol.adapters.artifact_exchange import Authorise
 from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.audit_messages import AuditMessage
 from cloud_gpu.protocol.codec import from_json, to_json
@@ -37,15 +36,6 @@ AUDIT_PROTOCOL: Final = "/cloud-gpu/audit/1"
 _SEND_S: Final = 10.0
 
 _log = structlog.get_logger(adapter="peers")
-
-
-def authorisation(
-    may_fetch: Callable[[PeerId, str], bool], may_push: Callable[[PeerId, int], bool]
-) -> Authorise:
-    """Who may fetch and bring files, as the artefact exchange asks it."""
-    return lambda peer, digest, direction, size: (
-        may_fetch(PeerId(peer), digest) if direction == "fetch" else may_push(PeerId(peer), size)
-    )
 
 
 class Peers:
