@@ -72,6 +72,11 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
                 )
             yield _words(found["name"]), 1024 * int(found["gib"] or 0)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The classes asked for, each as its words: what a market can look up."""
+        return tuple("-".join(words) for words, _ in self._alternatives())
+
     def wants(self, gpu_class: GpuClass) -> bool:
         """Whether a class is meant: the words asked for stand in its name, side by side."""
         words = _words(gpu_class)

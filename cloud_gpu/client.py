@@ -138,7 +138,7 @@ class Client:
     async def quote(self, request: LeaseRequest) -> Quote:
         """What there is for a request, or what is in the way. Places nothing."""
         await self.market()
-        products, adverts = await self.products(), await self.asks()
+        products, adverts = await self.products(), await self._asks_for(request)
         return look_up(request, products, adverts, await self._chain.chain_time())
 
     # Bids without a lease to hold.
@@ -263,7 +263,7 @@ class Client:
         self, request: LeaseRequest, progress: Progress
     ) -> tuple[tuple[SignedBid, ...], Sequence[SignedAdvert]]:
         market = await self.market()
-        products, adverts = await self.products(), await self.asks()
+        products, adverts = await self.products(), await self._asks_for(request)
         at = await self._chain.chain_time()
         found = look_up(request, products, adverts, at)
         fitting = products_for(request, products)
@@ -278,6 +278,12 @@ class Client:
         orders = make_bids(request, fitting, market, self._purse, nonce=nonce, at=at)
         self._require_funds(account, orders)
         return orders, adverts
+
+    async def _asks_for(self, request: LeaseRequest) -> Sequence[SignedAdvert]:
+        """What the market lists of the classes wanted; of all classes, if it lists none of them."""
+        found = [advert for name in request.names for advert in await self._market.asks(name)]
+        once = {advert.signature: advert for advert in found}
+        return tuple(once.values()) or await self._market.asks()
 
     def _require_funds(self, account: AccountView, orders: Sequence[SignedBid]) -> None:
         short = shortfall(account, self._promises, [order.bid.payload for order in orders])

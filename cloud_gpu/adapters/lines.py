@@ -59,6 +59,8 @@ from cloud_gpu.spending import Tab
 _REPEAT_MS: Final = 800
 """A message queued behind its own repeat for less than that is dropped."""
 
+_LOOK_MS: Final = 2_000
+
 
 class Wire(Protocol):
     """Messages and files between this peer and nodes."""
@@ -138,6 +140,7 @@ class BuyerLine:
         self._addresses: dict[PeerId, tuple[str, ...]] = {}
         self._pushed: set[tuple[PeerId, str]] = set()
         self._sent: dict[Hashable, tuple[Message, Instant]] = {}
+        self._look_again_at: Instant = 0
         self._failure: BaseException | None = None
         self._log = structlog.get_logger(part="buyer")
 
@@ -232,8 +235,24 @@ class BuyerLine:
         except OutsideWorldError as error:
             failed = SendFailed(peer=effect.peer, message=effect.message, detail=str(error))
             self.post(failed)
+            await self._look_for(effect.peer)
         finally:
             self._sent[lane] = (effect.message, self.now())
+
+    async def _look_for(self, peer: PeerId) -> None:
+        """A node that restarted may listen elsewhere: its newer asks say where."""
+        if self.now() < self._look_again_at:
+            return
+        self._look_again_at = self.now() + _LOOK_MS
+        try:
+            adverts = await self._lines.market.asks()
+        except (MarketUnavailable, Rejected) as error:
+            self._log.info("node_not_looked_for", error=str(error))
+            return
+        for advert in adverts:
+            if advert.body.peer == peer:
+                self._addresses[peer] = advert.body.addresses
+                return
 
     async def _submit(self, effect: SubmitBid) -> None:
         try:

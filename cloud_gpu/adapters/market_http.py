@@ -22,6 +22,9 @@ from cloud_gpu.protocol.values import Address, Digest, Value
 
 T = TypeVar("T")
 
+_ASKS_MAX: Final = 1_000
+"""What a market answers at once at most."""
+
 _TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
 
@@ -70,9 +73,10 @@ class HttpMarket:
         """What it knows to be for sale."""
         return await self._ask("GET", "/v1/products", tuple[Product, ...])
 
-    async def asks(self) -> Sequence[SignedAdvert]:
-        """The book: asks that may be opened now, with their nodes."""
-        return await self._ask("GET", "/v1/asks", tuple[SignedAdvert, ...])
+    async def asks(self, gpu: str = "") -> Sequence[SignedAdvert]:
+        """The book, cheapest first: asks that may be opened now, with their nodes."""
+        query = {"limit": str(_ASKS_MAX), **({"gpu": gpu} if gpu else {})}
+        return await self._ask("GET", "/v1/asks", tuple[SignedAdvert, ...], query=query)
 
     async def place(self, order: SignedBid) -> SignedReceipt:
         """Hand in a bid; twice is once. Raises `Rejected`, `MarketUnavailable`."""

@@ -66,8 +66,8 @@ class PretendMarket:
         self._require_up()
         return tuple(self._chain.chain.book.products.values())
 
-    async def asks(self) -> Sequence[SignedAdvert]:
-        """See `MarketApi`."""
+    async def asks(self, gpu: str = "") -> Sequence[SignedAdvert]:  # noqa: ARG002
+        """See `MarketApi`; it lists everything, whatever is asked for."""
         self._require_up()
         return self._adverts() if self.tells_adverts else ()
 
