@@ -14,7 +14,8 @@ contract Wallet is IERC1271 {
         ReturnsTooMuch,
         Reverts,
         SaysYesToAll,
-        ReturnsNothing
+        ReturnsNothing,
+        ReturnsHalfAWord
     }
 
     address private immutable OWNER;
@@ -57,6 +58,12 @@ contract Wallet is IERC1271 {
         } else if (mood == Mood.ReturnsNothing) {
             assembly {
                 return(0, 0)
+            }
+        } else if (mood == Mood.ReturnsHalfAWord) {
+            bytes4 yes = IERC1271.isValidSignature.selector;
+            assembly {
+                mstore(0, yes)
+                return(0, 16)
             }
         } else if (mood == Mood.SaysYesToAll) {
             return IERC1271.isValidSignature.selector;

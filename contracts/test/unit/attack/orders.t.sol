@@ -300,12 +300,13 @@ contract AttackOnOrders is Fixture {
 
     /// @dev A provider's wallet may answer for an ask, and may answer badly: its entry is left out at a bounded cost.
     function test_attack_hostileWalletInABatch() external {
-        Wallet.Mood[5] memory moods = [
+        Wallet.Mood[6] memory moods = [
             Wallet.Mood.Honest,
             Wallet.Mood.BurnsGas,
             Wallet.Mood.ReturnsTooMuch,
             Wallet.Mood.Reverts,
-            Wallet.Mood.ReturnsNothing
+            Wallet.Mood.ReturnsNothing,
+            Wallet.Mood.ReturnsHalfAWord
         ];
         SignedMatch[] memory entries = new SignedMatch[](moods.length + 1);
         for (uint256 i; i < moods.length; ++i) {

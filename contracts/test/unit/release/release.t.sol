@@ -154,6 +154,14 @@ contract Release is Fixture {
         _assertPenalised(((CAP - paid) * PENALTY_BPS + 9999) / 10_000, paid);
     }
 
+    function test_release_whenVoucherIsAUnitAboveWhatWasPaid_thenPaysTheUnit() external {
+        uint24 seq = _openAndBegin();
+        skip(DURATION);
+        Voucher memory voucher = _voucher(seq, 1);
+        _expectClosed(seq, CloseReason.END_OF_TIME, 1);
+        _release(voucher, _signVoucher(sessionKey, voucher), CloseReason.RELEASED);
+    }
+
     function test_release_whenNoticeHasRun_thenNoPenalty() external {
         uint24 seq = _openInterruptible();
         vm.prank(nodeKey);

@@ -96,12 +96,9 @@ contract Construction is Fixture {
         bytes memory code = abi.encodePacked(
             vm.getCode("LeaseBook.sol:LeaseBook"), abi.encode(address(token), windows, FEE_TO_REGISTER, guardian)
         );
-        address made;
-        if (error_.length != 0) vm.expectRevert(error_);
-        assembly {
-            made := create(0, add(code, 0x20), mload(code))
-        }
-        if (error_.length == 0) assertTrue(made != address(0));
+        (address made, bytes memory answer) = _tryCreate(code);
+        assertEq(made == address(0), error_.length != 0);
+        assertEq(answer, error_);
     }
 
     function _bad(bytes32 field, uint256 given) private pure returns (bytes memory) {
