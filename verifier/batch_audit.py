@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cloud_gpu.protocol.audit import BatchOutline, BatchState, Evidence, Results
+from cloud_gpu.protocol.audit import BatchOutline, BatchState, Evidence, Opening, Results
 from cloud_gpu.protocol.audit_messages import AuditRecord, OutlineAsked, OutlineRequest
 from cloud_gpu.protocol.calls import FallbackSeed, FinaliseBatch, RevealPreimage
 from cloud_gpu.protocol.effects import PublishRecord, Transact
@@ -147,14 +147,21 @@ class BatchAudit:
         if self._results is None or self._results.payload != results:
             domain = self._means.deployment.verification_domain
             self._results = sign(results, domain, self._means.key)
-        self._end(self._results, review)
+        shown = (bad | unsure) - self._batch.convicted - self._batch.contested
+        openings = self.outline.openings(shown) if self.outline is not None else ()
+        self._end(self._results, review, openings)
 
-    def _end(self, results: Signed[Results] | None, review: Review) -> None:
+    def _end(
+        self, results: Signed[Results] | None, review: Review, openings: tuple[Opening, ...] = ()
+    ) -> None:
         if not self._batch.accused and self._retries.due(
             "finalise", review, self._means.patience.transact_s
         ):
             call = FinaliseBatch(
-                lease=self._batch.lease, batch_no=self._batch.batch_no, results=results
+                lease=self._batch.lease,
+                batch_no=self._batch.batch_no,
+                results=results,
+                openings=openings,
             )
             review.do(Transact(call=call))
 

@@ -8,7 +8,7 @@ tests/vectors/audit.json. Source: design of value-at-risk batch audits (VARA).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
 from typing import ClassVar, Final
 
@@ -272,6 +272,15 @@ def segment_at(point: int, batch_weights: Sequence[int]) -> int:
     raise ValueError(f"the weights of a batch sum to {WEIGHT_ONE}, found {end}")
 
 
+class Opening(Value, frozen=True, kw_only=True):
+    """A segment shown by its leaf's hash and weight alone: what it was of its batch's money."""
+
+    i: int
+    leaf: Digest
+    weight: int
+    proof: tuple[Sibling, ...]
+
+
 class Evidence(Value, frozen=True, kw_only=True):
     """What a node hands a verifier for one drawn segment; files follow by sha256."""
 
@@ -306,10 +315,23 @@ class BatchOutline(Value, frozen=True, kw_only=True):
         return weights([max(1, segment.used.value) for segment in self.segments])
 
     @property
+    def tree(self) -> SumTree:
+        """Over all leaves. Raises ValueError: not 1 to 100 segments."""
+        shares = zip(self.segments, self.weights, strict=True)
+        return SumTree([Sibling(hash=s.leaf, weight=weight) for s, weight in shares])
+
+    @property
     def root(self) -> Digest:
         """The root that must have been committed. Raises ValueError: not 1 to 100 segments."""
-        shares = zip(self.segments, self.weights, strict=True)
-        return SumTree([Sibling(hash=s.leaf, weight=weight) for s, weight in shares]).root
+        return self.tree.root
+
+    def openings(self, segments: Iterable[int]) -> tuple[Opening, ...]:
+        """These segments opened, ascending."""
+        tree, shares = self.tree, self.weights
+        return tuple(
+            Opening(i=i, leaf=self.segments[i].leaf, weight=shares[i], proof=tree.proof(i))
+            for i in sorted(segments)
+        )
 
 
 class Compared(Value, frozen=True, kw_only=True):

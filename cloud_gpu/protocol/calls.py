@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from cloud_gpu.protocol.audit import Commit, Leaf, Results, Sibling, Verdict
+from cloud_gpu.protocol.audit import Commit, Leaf, Opening, Results, Sibling, Verdict
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Signed
@@ -140,6 +140,8 @@ class FinaliseBatch(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
     batch_no: int
     results: Signed[Results] | None
+    openings: tuple[Opening, ...] = ()
+    """Of the incomparable segments, unless nothing of the batch is paid."""
 
 
 class ReturnHeld(_Call, frozen=True, kw_only=True):

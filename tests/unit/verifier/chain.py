@@ -56,6 +56,7 @@ class OnChain:
     seed: Digest | None = None
     accused: dict[int, int] = field(default_factory=dict)
     convicted: set[int] = field(default_factory=set)
+    contested: set[int] = field(default_factory=set)
 
 
 class Verification:
@@ -148,7 +149,9 @@ class Verification:
         sibling = Sibling(hash=hashed, weight=leaf.weight)
         commit = batch.commit
         require(prove(commit.root, commit.n, leaf.i, sibling, call.proof) is not None, "bad proof")
-        require(leaf.i not in batch.accused and leaf.i not in batch.convicted, "once a segment")
+        once = {*batch.accused, *batch.convicted, *batch.contested}
+        require(leaf.i not in once, "once a segment")
+        require(self.at <= commit.at + HARD_CAP, "past the hard cap")
         first, second = call.first.payload, call.second.payload
         require(first == second and first.leaf == hashed, "two verdicts on this leaf")
         require(first.result is VerdictResult.MISMATCH, "a mismatch")
@@ -170,6 +173,7 @@ class Verification:
         require(said.result is not VerdictResult.MISMATCH, "the same again")
         require(_signer(call.verdict) in DEPLOYMENT.verifiers, "a verifier")
         self._clear(batch, said.i)
+        batch.contested.add(said.i)
         self.events.append(
             AccusationContested(lease=lease, batch_no=said.batch_no, i=said.i, at=self.at)
         )
@@ -201,7 +205,7 @@ class Verification:
             state = BatchState.FINAL_UNVERIFIED
         else:
             require(batch.state is BatchState.DRAWN, "drawn")
-            require(_signer(call.results) in DEPLOYMENT.verifiers, "a verifier's results")
+            self._require_results(batch, call)
             is_whole = not call.results.payload.incomparable and not batch.convicted
             state = BatchState.FINAL if is_whole else BatchState.PARTIAL
         batch.state = state
@@ -218,6 +222,24 @@ class Verification:
                 at=self.at,
             )
         )
+
+    def _require_results(self, batch: OnChain, call: FinaliseBatch) -> None:
+        """Of the verifier whose turn it is, or late of either; what is not paid is shown."""
+        assert call.results is not None
+        commit, verifiers = batch.commit, DEPLOYMENT.verifiers
+        is_late = self.at >= commit.at + HARD_CAP // 2
+        may_sign = verifiers if is_late else (verifiers[batch.number % 2],)
+        require(_signer(call.results) in may_sign, "a verifier's results")
+        bits, settled = call.results.payload.incomparable, batch.convicted | batch.contested
+        bad = {i for i in range(commit.n) if bits >> i & 1}
+        require(bits >> commit.n == 0, "no such segment")
+        if len(bad | settled) == commit.n:
+            return
+        require([opened.i for opened in call.openings] == sorted(bad - settled), "not shown")
+        for opened in call.openings:
+            sibling = Sibling(hash=opened.leaf, weight=opened.weight)
+            start = prove(commit.root, commit.n, opened.i, sibling, opened.proof)
+            require(start is not None, "bad proof")
 
 
 DataT = TypeVar("DataT", bound=TypedData)

@@ -171,6 +171,7 @@ def test_a_node_that_shows_no_evidence_costs_itself_that_segment() -> None:
     refused = EvidenceRefused(lease=batch.lease, batch_no=0, i=0, rejection=refusal)
     story.say(refused).show(batch, 1).replayed(batch, RIGHT, i=1).wait(120)
     assert incomparable(story)[0] == 0b01
+    assert story.called(FinaliseBatch)[0].openings == batch.outline.openings([0])
     assert not story.called(AccuseSegment)
 
 
