@@ -7,7 +7,7 @@ way and what the nearest change is. The rules are LeaseBook's, plus what no cont
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -22,6 +22,7 @@ from cloud_gpu.protocol.units import (
     cost_down,
     format_duration,
     format_tokens,
+    share_up,
 )
 from market.book import RestingAsk, RestingBid
 
@@ -38,6 +39,10 @@ class Conditions:
     products: Mapping[int, Product]
     bonds: Mapping[MachineKey, TokenAmount]
     """Free bond."""
+    verifiers_alive: bool = False
+    owners: Mapping[int, int] = field(default_factory=dict)
+    """Of each product's GPU class; asked for verified bids only."""
+    owners_min: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,12 @@ _EASY, _HARD, _NOT_THE_BUYERS = 1, 10, 1_000
 def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
     """What the lease would lock at the ask's price."""
     return cost_down(ask.ask.payload.min_price_per_hour, bid.bid.payload.quantity)
+
+
+def locked_by(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
+    """What the buyer's vault must cover: the cap, and beside it what audits may cost."""
+    cap = cap_of(bid, ask)
+    return cap + share_up(cap, bid.bid.payload.audit_bps)
 
 
 def _price(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
@@ -158,6 +169,21 @@ def _flags(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | No
     return None
 
 
+def _audited(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    if not bid.bid.payload.flags & BidFlags.VERIFIED:
+        return None
+    change = "do without verified results"
+    if not given.verifiers_alive:
+        words = Words("a verifier that was not heard lately", "all verifiers at work", change)
+        return Obstacle("bid.flags", _HARD, 0, lambda: words)
+    owners = given.owners.get(ask.ask.payload.product, 0)
+    if owners < given.owners_min:
+        needed = f"{given.owners_min}, so that others can repeat the work"
+        words = Words(f"{owners} owners of this GPU class", needed, change)
+        return Obstacle("bid.flags", _HARD, 0, lambda: words)
+    return None
+
+
 def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     unmet = bid.terms.unmet_by(ask.advert.body.profile, ask.ask.payload.provider)
     if unmet is None:
@@ -202,6 +228,7 @@ _RULES: tuple[Rule, ...] = (
     _self_dealing,
     _fee,
     _flags,
+    _audited,
     _terms,
     _cap,
     _bond,

@@ -15,6 +15,7 @@ from market.leasing import BidStep, Blame, Opening, Openings, retry_after
 from market.ledger import Ledger
 from market.rules import MarketRules
 from market.shelf import Shelf
+from market.verifiers import Verifiers
 
 
 class Floor:
@@ -27,6 +28,7 @@ class Floor:
         self.ledger = Ledger(rules.bond_unit)
         self.shelf = Shelf(self.book, self.ledger, self.out)
         self.answers = Answers(self.book, self.openings, rules.settle_ms, self.out)
+        self.verifiers = Verifiers()
         self.now: Instant = 0
         self.has_news = False
         """Something changed that may make a match."""

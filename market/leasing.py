@@ -89,7 +89,8 @@ class Opening:
     nonce: int
     ask: RestingAsk
     price: Price
-    cap: TokenAmount
+    locked: TokenAmount
+    """Of the buyer's cash, once it opens."""
     call: OpenBatch
     posted_at: Instant
     is_settled: bool = False
@@ -130,7 +131,7 @@ class Openings:
         """What each buyer's openings on their way will lock, base units."""
         sums: dict[Address, int] = {}
         for opening in self.on_their_way():
-            sums[opening.buyer] = sums.get(opening.buyer, 0) + opening.cap.value
+            sums[opening.buyer] = sums.get(opening.buyer, 0) + opening.locked.value
         return sums
 
     def in_call(self, call: OpenBatch) -> list[Opening]:
@@ -176,7 +177,7 @@ def _opening(fill: Fill, call: OpenBatch, now: Instant) -> Opening:
         nonce=fill.bid.bid.payload.nonce,
         ask=fill.ask,
         price=fill.price,
-        cap=fill.cap,
+        locked=fill.locked,
         call=call,
         posted_at=now,
     )

@@ -19,7 +19,7 @@ from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.effects import MarketEffect
-from cloud_gpu.protocol.topics import ASKS_TOPIC
+from cloud_gpu.protocol.topics import ASKS_TOPIC, VERIFIERS_TOPIC
 from market.adapters.following import follow
 from market.adapters.hearing import Hearing
 from market.adapters.performing import Performer, lane_of
@@ -98,7 +98,9 @@ async def serve(settings: MarketSettings) -> None:
         )
         performer.submit = chain.submit
         overlay_settings = OverlaySettings(
-            topics=(ASKS_TOPIC,), listen=settings.listen_overlay, bootstrap=settings.bootstrap
+            topics=(ASKS_TOPIC, VERIFIERS_TOPIC),
+            listen=settings.listen_overlay,
+            bootstrap=settings.bootstrap,
         )
         overlay = await stack.enter_async_context(open_overlay(overlay_settings, key.secret))
         hearing = Hearing(overlay, market, runner.post, clock, metrics.heard)
@@ -127,7 +129,9 @@ async def serve(settings: MarketSettings) -> None:
         runner.post(RulesSet(rules=rules))
         await performer.restate(market.restated())
         nursery = await stack.enter_async_context(trio.open_nursery())
-        for task in (runner.run, performer.write, sequencer.run, hearing.listen, hearing.catch_up):
+        for task in (runner.run, performer.write, sequencer.run):
+            nursery.start_soon(task)
+        for task in (hearing.listen, hearing.listen_to_verifiers, hearing.catch_up):
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
         url = await nursery.start(serve_http, create_app(front), settings.listen_http)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
 from cloud_gpu.protocol.effects import ListProduct, MarketEffect, ReportBid, ReportLease, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import (
@@ -84,12 +85,14 @@ class Matchmaker:
         floor.now = max(floor.now, now)
         self._pass_time()
         match event:
-            case DeadlinePassed() | VerifierHeard():
+            case DeadlinePassed():
                 pass
             case RulesSet():
                 self._set_rules(event.rules)
             case AskHeard():
                 self._hear(event.advert)
+            case VerifierHeard():
+                self._hear_verifier(event.notice)
             case BidSubmitted():
                 self._admit(event)
             case BidWithdrawn():
@@ -122,6 +125,11 @@ class Matchmaker:
         found = floor.shelf.examine(advert, rules=floor.rules, at=floor.at_time(now), batch=0)
         return found if isinstance(found, Rejection) else None
 
+    def examine_notice(self, notice: SignedVerifierNotice, now: Instant) -> bool:
+        """Whether hearing this notice would change anything."""
+        floor = self._floor
+        return floor.verifiers.is_news(notice, floor.rules, floor.at_time(now))
+
     def adverts(self) -> list[SignedAdvert]:
         """What is on offer, by machine."""
         return [listed.advert for listed in self._floor.shelf.listed()]
@@ -150,6 +158,7 @@ class Matchmaker:
             floor.rules,
             floor.openings.rows(),
             floor.shelf.rows(),
+            floor.verifiers.rows(),
             [[name, rows] for name, rows in floor.ledger.rows()],
             [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
         )
@@ -184,6 +193,12 @@ class Matchmaker:
         ask = floor.shelf.examine(advert, rules=floor.rules, at=floor.at, batch=floor.batch())
         if isinstance(ask, RestingAsk):
             floor.shelf.put(ask, floor.at)
+            floor.has_news = True
+
+    def _hear_verifier(self, notice: SignedVerifierNotice) -> None:
+        floor = self._floor
+        if floor.verifiers.is_news(notice, floor.rules, floor.at):
+            floor.verifiers.hear(notice)
             floor.has_news = True
 
     def _admit(self, event: BidSubmitted) -> None:

@@ -15,7 +15,7 @@ from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import Nonce, RestingAsk, RestingBid
-from market.fitting import Conditions, cap_of, fits, short_of_cash
+from market.fitting import Conditions, fits, locked_by, short_of_cash
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Fill:
     bid: RestingBid
     ask: RestingAsk
     price: Price
-    cap: TokenAmount
+    locked: TokenAmount
+    """Of the buyer's cash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +73,14 @@ def clear(
         place = _cheapest(bid, ladder, given)
         if place is not None:
             ask = ladder[place]
-            cap = cap_of(bid, ask)
-            if left.get(buyer, 0) >= cap.value:
+            locked = locked_by(bid, ask)
+            if left.get(buyer, 0) >= locked.value:
                 del ladder[place]
-                left[buyer] -= cap.value
+                left[buyer] -= locked.value
                 served.add(bid.nonce)
-                fills.append(Fill(bid, ask, ask.ask.payload.min_price_per_hour, cap))
+                fills.append(Fill(bid, ask, ask.ask.payload.min_price_per_hour, locked))
                 continue
-            short[bid.id] = short_of_cash(bid, cap, left.get(buyer))
+            short[bid.id] = short_of_cash(bid, locked, left.get(buyer))
         unmatched.append(bid)
     # A dearer bid may have failed before its cheaper alternative was matched.
     left_over = tuple(bid for bid in unmatched if bid.nonce not in served)

@@ -20,6 +20,7 @@ from cloud_gpu.protocol.chain_events import (
 from cloud_gpu.protocol.effects import ListProduct, ReportLease
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.units import cost_down
 from market.book import RestingAsk, RestingBid
 from market.floor import Floor
 from market.leasing import BidStep, Opening, blame_for, reverted
@@ -81,7 +82,10 @@ class Outcomes:
                 floor.openings.drop(bid.id)
                 floor.shelf.sync(opening.ask.machine, floor.at)
         if price is None and known is not None:
-            price, advert = known.ask.payload.min_price_per_hour, known.advert
+            # The machine's node is where it was; its ask may be a newer one at another price.
+            asked, advert = known.ask.payload.min_price_per_hour, known.advert
+            is_price = cost_down(asked, bid.bid.payload.quantity) == event.terms.cap
+            price = asked if is_price else None
         floor.answers.move(bid, BidStep.OPEN, price=price, lease=event.terms.key, advert=advert)
         self._void_alternatives(bid)
 

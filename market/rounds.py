@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cloud_gpu.protocol.effects import Transact
+from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
@@ -12,6 +13,7 @@ from market.fitting import Conditions, explain
 from market.floor import Floor
 from market.leasing import BidStep, calls_of, openings_for
 from market.on_demand import Clearing, clear
+from market.verifiers import owners_of
 
 EXPLAINED_ASKS_MAX = 100
 """Cheapest asks that are compared with a bid to say what stands in its way: about a millisecond."""
@@ -54,23 +56,32 @@ class Rounds:
             product: floor.book.available(product, floor.ledger, floor.at)
             for product in sorted({bid.bid.payload.product for bid in bids})
         }
-        given = self._conditions(asks)
+        given = self._conditions(bids, asks)
         clearing = clear(bids, asks, self._free_cash(bids), self._busy(), given)
         self._post(clearing)
         self._explain(clearing, asks, given)
 
-    def _conditions(self, asks: Mapping[int, Sequence[RestingAsk]]) -> Conditions:
-        floor = self._floor
+    def _conditions(
+        self, bids: Sequence[RestingBid], asks: Mapping[int, Sequence[RestingAsk]]
+    ) -> Conditions:
+        floor, products = self._floor, self._floor.ledger.products
+        audited = {b.bid.payload.product for b in bids if b.bid.payload.flags & BidFlags.VERIFIED}
         return Conditions(
             at=floor.at,
             inclusion_s=floor.rules.inclusion_s,
             fee=floor.fee,
-            products=floor.ledger.products,
+            products=products,
             bonds={
                 ask.machine: floor.ledger.machines[ask.machine].free_bond
                 for ladder in asks.values()
                 for ask in ladder
             },
+            verifiers_alive=floor.verifiers.are_alive(floor.rules, floor.at),
+            owners={
+                product: owners_of(products[product].gpu_class, floor.ledger)
+                for product in sorted(audited)
+            },
+            owners_min=floor.rules.class_owners_min,
         )
 
     def _free_cash(self, bids: Sequence[RestingBid]) -> dict[Address, int]:

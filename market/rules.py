@@ -39,6 +39,12 @@ class MarketRules(Value, frozen=True, kw_only=True):
     openings_max: int = 5
     """How often one bid is matched again after its opening failed."""
     bids_per_account_max: int = limits.NONCE_WINDOW
+    verifiers: tuple[Address, ...] = ()
+    """Who audits verified leases; none: no verified lease is matched."""
+    heartbeat_age_s: int = 600
+    """Nor while one of them was not heard for so long."""
+    class_owners_min: int = 3
+    """Nor in a GPU class with fewer owners: somebody else must be able to repeat the work."""
 
     def __post_init__(self) -> None:
         if self.matcher.is_zero:

@@ -89,6 +89,10 @@ class MarketSettings:
     """No round while the newest block is older."""
     inclusion: Seconds = 3
     """Orders that end sooner are not matched: the transaction would come too late."""
+    verifier_silence: Seconds = 600
+    """No verified lease is matched while a verifier was not heard for so long."""
+    verified_owners_min: Whole = 3
+    """Nor in a GPU class with fewer owners."""
     log_level: Text = "info"
 
     def __post_init__(self) -> None:
@@ -115,6 +119,9 @@ class MarketSettings:
                 settle_ms=self.settle_timeout * 1000,
                 silence_ms=self.chain_silence * 1000,
                 inclusion_s=self.inclusion,
+                verifiers=deployment.verifiers,
+                heartbeat_age_s=self.verifier_silence,
+                class_owners_min=self.verified_owners_min,
             )
         except ValueError as error:
             raise SettingsInvalid(str(error)) from error

@@ -14,16 +14,17 @@ import trio
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.adapters.gossip import Overlay
+from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
 from cloud_gpu.protocol.codec import from_builtins, from_json, to_json
 from cloud_gpu.protocol.errors import (
     PeerUnreachable,
     RequestRefused,
     RequestTimedOut,
 )
-from cloud_gpu.protocol.events import AskHeard
+from cloud_gpu.protocol.events import AskHeard, VerifierHeard
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.ports import Clock
-from cloud_gpu.protocol.topics import ASKS_PROTOCOL, ASKS_TOPIC
+from cloud_gpu.protocol.topics import ASKS_PROTOCOL, ASKS_TOPIC, VERIFIERS_TOPIC
 from market.matchmaker import Matchmaker
 
 _LIST = b"list"
@@ -40,7 +41,7 @@ class Hearing:
         self,
         overlay: Overlay,
         market: Matchmaker,
-        post: Callable[[AskHeard], None],
+        post: Callable[[AskHeard | VerifierHeard], None],
         clock: Clock,
         heard: Callable[[str], None],
     ) -> None:
@@ -61,6 +62,17 @@ class Hearing:
                 self._log.info("advert.malformed", peer=message.originator, error=str(error)[:200])
                 continue
             self._consider(advert, message.originator)
+
+    async def listen_to_verifiers(self) -> None:
+        """Heartbeats of those who audit verified leases, for ever."""
+        async for message in self._overlay.messages(VERIFIERS_TOPIC):
+            try:
+                notice = from_json(message.payload, SignedVerifierNotice)
+            except ValueError as error:
+                self._log.info("notice.malformed", peer=message.originator, error=str(error)[:200])
+                continue
+            if self._market.examine_notice(notice, self._clock.now()):
+                self._post(VerifierHeard(notice=notice))
 
     async def catch_up(self) -> None:
         """Ask every peer once per connection for what it holds, for ever."""

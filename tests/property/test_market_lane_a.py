@@ -180,7 +180,7 @@ def test_every_fill_is_within_all_limits_and_nothing_is_used_twice(found: Round)
     assert len(set(machines)) == len(machines)
     assert len(set(nonces)) == len(nonces)
     for buyer, cash in found.cash.items():
-        spent = sum(f.cap.value for f in clearing.fills if f.bid.nonce[0] == buyer)
+        spent = sum(f.locked.value for f in clearing.fills if f.bid.nonce[0] == buyer)
         assert spent <= cash
 
 

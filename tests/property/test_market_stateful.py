@@ -6,8 +6,6 @@ machine and no nonce is used twice, and at the end the log replays to the same s
 
 from __future__ import annotations
 
-from random import Random
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -127,10 +125,9 @@ class MarketHistory(RuleBasedStateMachine):
         self.look()
 
     @precondition(lambda self: self.unanswered)
-    @rule(choice=st.randoms(use_true_random=False), opens=st.booleans())
-    def answer(self, choice: Random, opens: bool) -> None:
-        place = choice.randrange(len(self.unanswered))
-        call, position = self.unanswered.pop(place)
+    @rule(pick=st.integers(0, 99), skip=st.sampled_from(SKIPS), opens=st.booleans())
+    def answer(self, pick: int, skip: tuple[RejectReason, str], opens: bool) -> None:
+        call, position = self.unanswered.pop(pick % len(self.unanswered))
         entry = call.matches[position]
         ask, bid = entry.ask.payload, entry.bid.payload
         key_ = MachineKey(provider=ask.provider, index=ask.index)
@@ -143,9 +140,7 @@ class MarketHistory(RuleBasedStateMachine):
             self.used.append((self.desk.block, (bid.buyer, bid.nonce)))
             self.next_seq[key_] = ask.seq + 1
         else:
-            reason, field = choice.choice(SKIPS)
-            if not is_unused:
-                reason, field = SKIPS[1]
+            reason, field = skip if is_unused else SKIPS[1]
             self.desk.mine(
                 EntrySkipped(
                     call=call, position=position, rejection=Rejection(reason=reason, field=field)
@@ -176,9 +171,9 @@ class MarketHistory(RuleBasedStateMachine):
         self.look()
 
     @precondition(lambda self: self.bids)
-    @rule(choice=st.randoms(use_true_random=False))
-    def withdraw(self, choice: Random) -> None:
-        self.desk.tell(BidWithdrawn(bid=choice.choice(sorted(self.bids))))
+    @rule(pick=st.integers(0, 99))
+    def withdraw(self, pick: int) -> None:
+        self.desk.tell(BidWithdrawn(bid=sorted(self.bids)[pick % len(self.bids)]))
         self.look()
 
     @precondition(lambda self: self.on_chain and self.on_chain[-1][0] == self.desk.block)

@@ -13,12 +13,14 @@ from cloud_gpu.protocol.chain_events import (
     ChainAdvanced,
     ChainEvent,
     DelegationChanged,
+    EntrySkipped,
     LeaseOpened,
     MachineAdded,
     MarketRegistered,
     ProductRegistered,
 )
 from cloud_gpu.protocol.effects import MarketEffect, ReportBid, Transact
+from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, DeadlinePassed
 from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import (
@@ -323,3 +325,18 @@ class AnyNodeKey:
 
     def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
         return True
+
+
+def match_one(desk: Desk) -> tuple[SignedAdvert, SignedBid]:
+    """One ask and one bid, whose opening is on its way."""
+    offered, wanted = advert("ada", at="1.00"), order("bob")
+    desk.hear(offered)
+    desk.submit(wanted)
+    desk.end_round()
+    return offered, wanted
+
+
+def skip(desk: Desk, reason: RejectReason, field: str) -> None:
+    (batch,) = batches(desk.effects)[-1:]
+    rejection = Rejection(reason=reason, field=field, found="x", needed="y")
+    desk.mine(EntrySkipped(call=batch, position=0, rejection=rejection))

@@ -40,6 +40,7 @@ def conditions(*asks: RestingAsk, bond: int = 10, flags: int = 0) -> Conditions:
         fee=FEE,
         products=ledger.products,
         bonds={ask.machine: TokenAmount(bond * TOKEN) for ask in asks},
+        verifiers_alive=True,
     )
 
 
