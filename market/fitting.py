@@ -22,7 +22,7 @@ from cloud_gpu.protocol.units import (
     cost_down,
     format_duration,
     format_tokens,
-    share_up,
+    share_down,
 )
 from market.book import RestingAsk, RestingBid
 
@@ -81,7 +81,7 @@ def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
 def locked_by(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
     """What the buyer's vault must cover: the cap, and beside it what audits may cost."""
     cap = cap_of(bid, ask)
-    return cap + share_up(cap, bid.bid.payload.audit_bps)
+    return cap + share_down(cap, bid.bid.payload.audit_bps)
 
 
 def _price(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:

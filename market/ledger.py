@@ -351,7 +351,8 @@ class Ledger:
             self._set(self.machines, machine, msgspec.structs.replace(row, **changes))
 
     def _pay(self, account: Address, amount: int) -> None:
-        # Registration fees leave no log with an amount, so an expectation may run below zero.
+        # Registration fees and audits locked beside a cap leave no log with an amount: what is
+        # expected may be more than there is, never less, and LeaseBook refuses what it lacks.
         self._set(self.cash, account, max(0, self.cash.get(account, 0) + amount))
 
     def _set(self, table: dict[KeyT, RowT], key: KeyT, row: RowT) -> None:
