@@ -85,7 +85,7 @@ class Tab:
     def __init__(self, terms: LeaseTerms, started_at: int, interval_s: int) -> None:
         assert interval_s > 0, interval_s
         self.terms, self.started_at = terms, started_at
-        self._interval_s = interval_s
+        self._interval_s, self._step_s = interval_s, max(1, interval_s // 2)
         self.promised = TokenAmount(0)
         """The newest voucher's amount, base units."""
 
@@ -101,9 +101,10 @@ class Tab:
     def raise_to_due(self, at: int) -> TokenAmount | None:
         """Promise what accrues by one interval after `at` (Unix seconds), if that is more.
 
-        Whole intervals are promised at a time, so the amount rises once an interval.
+        The amount rises twice an interval: a node whose clock is ahead, or a voucher that is late,
+        then finds some of the interval before still paid for.
         """
-        elapsed = max(0, at - self.started_at) // self._interval_s * self._interval_s
+        elapsed = max(0, at - self.started_at) // self._step_s * self._step_s
         due = amount_due(self.terms.cap, self.terms.duration, elapsed, self._interval_s)
         if due <= self.promised:
             return None
@@ -115,7 +116,7 @@ class Tab:
         """When the next voucher is to be signed, Unix seconds; None: the whole cap is promised."""
         if self.promised >= self.terms.cap:
             return None
-        return at - (at - self.started_at) % self._interval_s + self._interval_s
+        return at - (at - self.started_at) % self._step_s + self._step_s
 
 
 class Promises:

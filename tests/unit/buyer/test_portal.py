@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from cloud_gpu.adapters.portal import Portal, PortalClosed
+from tests.support.person import hear_interrupts
 
 word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="none")
 
@@ -177,7 +178,7 @@ def test_ctrl_c_cancels_the_call_and_is_raised_where_it_was_waited() -> None:
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=_hear_interrupts,
+        preexec_fn=hear_interrupts,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
@@ -187,12 +188,6 @@ def test_ctrl_c_cancels_the_call_and_is_raised_where_it_was_waited() -> None:
     assert out == "ended\nraised\n"
     assert child.returncode == 0
     assert time.monotonic() - began < 5
-
-
-def _hear_interrupts() -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_a_program_that_ends_in_the_middle_ends_quickly_and_cleanly() -> None:
