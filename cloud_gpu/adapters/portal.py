@@ -41,6 +41,7 @@ class _Call(Generic[T]):
         self._work = work
         self._scope = trio.CancelScope()
         self.future: Future[T] = Future()
+        self.is_launched = False
 
     async def run(self) -> None:
         try:
@@ -71,14 +72,16 @@ class Portal:
 
     def call(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in the trio thread and wait. Ctrl-C here cancels it there, then raises."""
-        call = self._begin(work, *args, **kwargs)
+        call = _Call(lambda: work(*args, **kwargs))
         try:
+            self._launch(call)
             return call.future.result()
         except KeyboardInterrupt:
-            self._soon(call.cancel)
-            # It ends without a word, or is left to the end of the process.
-            with contextlib.suppress(CancelledError, TimeoutError):
-                call.future.exception(timeout=_UNWIND_S)
+            if call.is_launched:  # it may run already, though launching did not return
+                self._soon(call.cancel)
+                # It ends without a word, or is left to the end of the process.
+                with contextlib.suppress(CancelledError, TimeoutError):
+                    call.future.exception(timeout=_UNWIND_S)
             raise
 
     async def call_from_asyncio(
@@ -118,8 +121,12 @@ class Portal:
     def _begin(
         self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> _Call[T]:
-        self._start()
         call = _Call(lambda: work(*args, **kwargs))
+        self._launch(call)
+        return call
+
+    def _launch(self, call: _Call[T]) -> None:
+        self._start()
         context = contextvars.copy_context()
         nursery = self._nursery
         assert nursery is not None
@@ -130,8 +137,8 @@ class Portal:
             except RuntimeError as error:  # the nursery closed in between
                 call.future.set_exception(PortalClosed(str(error)))
 
+        call.is_launched = True
         self._soon(spawn)
-        return call
 
     def _soon(self, work: Callable[[], object]) -> None:
         assert self._token is not None

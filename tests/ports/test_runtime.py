@@ -283,9 +283,9 @@ async def test_a_new_daemon_learns_the_end_of_a_job_that_ended_meanwhile(
     runtime: Bench, tmp_path: Path
 ) -> None:
     await runtime.runtime.remove(LEASE)
-    spec = runtime.python("print('done', flush=True); import time; time.sleep(0.5)")
+    spec = runtime.python("print('done', flush=True); import time; time.sleep(3)")
     await start_and_be_killed(runtime.kind, tmp_path, spec)
-    await trio.sleep(1.5)
+    await trio.sleep(4)
     await runtime.runtime.start_job(spec)
     exited = await runtime.exited(spec)
     assert (exited.outcome, exited.exit_code) == (JobOutcome.EXITED, 0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = Path(sys.executable).with_name("cloud-gpu")
+
+
+def hear_interrupts() -> None:
+    """In a child: a shell that runs the tests in the background made it deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass
@@ -83,6 +89,7 @@ class Person:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear_interrupts,
         ) as process:
             try:
                 yield process

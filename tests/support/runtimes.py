@@ -145,12 +145,15 @@ async def start_and_be_killed(kind: str, folder: Path, spec: JobSpec) -> None:
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
-    with trio.fail_after(60):
-        said = await process.stdout.receive_some()
-    assert said == b"running\n", said
-    process.kill()
-    await process.wait()
-    await process.stdout.aclose()
+    try:
+        with trio.fail_after(60):
+            said = await process.stdout.receive_some()
+        assert said == b"running\n", said
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            await process.stdout.aclose()
 
 
 async def _start(kind: str, folder: Path, spec: JobSpec) -> None:
