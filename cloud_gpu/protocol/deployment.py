@@ -51,6 +51,12 @@ class Deployment(Value, frozen=True, kw_only=True):
     """Blocks on top of one before its events are acted on."""
 
     @property
+    def contracts(self) -> tuple[Address, ...]:
+        """Whose logs are followed."""
+        audits = () if self.verification.is_zero else (self.verification,)
+        return (self.lease_book, *audits)
+
+    @property
     def domain(self) -> Domain:
         """LeaseBook's EIP-712 domain."""
         return Domain(name=LEASE_BOOK, chain_id=self.chain_id, verifying_contract=self.lease_book)

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 REPOSITORY = PROJECT.parent
 PACKAGE = REPOSITORY / "cloud_gpu" / "protocol" / "contracts"
 LAYOUT = PROJECT / "snapshots" / "storage_layout.json"
-CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": ()}
+CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": (), "Verification": ()}
 """What is exported, with the contracts whose functions its fallback answers."""
 CODE_BYTES_MAX = 24_576  # EIP-170
 

@@ -17,9 +17,14 @@ import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IER
 /// delegatecall. It is as fixed as the rest: one address, made at construction. Called directly, it is an empty book
 /// of its own in which nothing can be opened.
 contract BackOffice is Endings {
-    constructor(IERC20Metadata token_, Windows memory windows_, uint64 registrationFee_, address guardian_)
-        Ledger(token_, windows_, registrationFee_, guardian_)
-    {}
+    constructor(
+        IERC20Metadata token_,
+        Windows memory windows_,
+        uint64 registrationFee_,
+        address guardian_,
+        address verification_,
+        uint32 commitWindow_
+    ) Ledger(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_) {}
 
     /// @inheritdoc ILeaseOffice
     function accountOf(address account) external view returns (Account memory) {

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {BackOffice} from "./BackOffice.sol";
+import {Holdings} from "./book/Holdings.sol";
 import {Ledger} from "./book/Ledger.sol";
 import {Openings} from "./book/Openings.sol";
 import {Payments} from "./book/Payments.sol";
@@ -10,20 +11,29 @@ import {Windows} from "./types/Rows.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
 
 /// @title LeaseBook: the immutable core of the marketplace (see {ILeaseBook})
-/// @dev Trading is here, everything else in {BackOffice}, reached through the fallback: to callers both are one
+/// @dev Trading and held pay are here, everything else in {BackOffice}, reached through the fallback: to callers both are one
 /// contract with the functions of {ILeaseBook}. No owner, no proxy admin, no upgrade: a new version is a new
 /// deployment that users join by choice.
-contract LeaseBook is Openings, Payments {
+contract LeaseBook is Openings, Payments, Holdings {
     address private immutable BACK_OFFICE;
 
     /// @param token_ The payment token, at most 8 decimals, no fee on transfer.
     /// @param windows_ Time-outs, within hard maxima.
     /// @param registrationFee_ Base units burnt for a row in the tables.
     /// @param guardian_ May pause openings and deposits for a while; zero: nobody may.
-    constructor(IERC20Metadata token_, Windows memory windows_, uint64 registrationFee_, address guardian_)
-        Ledger(token_, windows_, registrationFee_, guardian_)
-    {
-        BACK_OFFICE = address(new BackOffice(token_, windows_, registrationFee_, guardian_));
+    /// @param verification_ The module for verified leases, computed before it is deployed; zero: none here is.
+    /// @param commitWindow_ Seconds from a verified lease's end until its held pay returns; at most 7 days.
+    constructor(
+        IERC20Metadata token_,
+        Windows memory windows_,
+        uint64 registrationFee_,
+        address guardian_,
+        address verification_,
+        uint32 commitWindow_
+    ) Ledger(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_) {
+        BACK_OFFICE = address(
+            new BackOffice(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_)
+        );
     }
 
     /// @dev The target is code of ours, fixed at construction, on the same storage layout ({Ledger}).

@@ -73,10 +73,14 @@ abstract contract Fixture is Test {
 
     // ---------------------------------------------------------------------------------------------- the world
 
-    function _deploy(address token_) internal returns (ILeaseBook) {
+    function _deploy(address token_) internal virtual returns (ILeaseBook) {
+        return _deployBook(token_, address(0), 0);
+    }
+
+    function _deployBook(address token_, address verification, uint32 commitWindow) internal returns (ILeaseBook) {
         Windows memory windows = Windows({start: START, claim: CLAIM, retire: RETIRE, noShow: NO_SHOW});
-        return
-            ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", abi.encode(token_, windows, FEE_TO_REGISTER, guardian)));
+        bytes memory arguments = abi.encode(token_, windows, FEE_TO_REGISTER, guardian, verification, commitWindow);
+        return ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", arguments));
     }
 
     /// @dev Raw, since expectRevert does not see a `create` that succeeds.

@@ -25,6 +25,7 @@ PRICE = Price(3_600_000)
 """3.60 tokens an hour: 1,000 base units a GPU-second."""
 FEE = BasisPoints(250)
 BOND_TOKENS = 50
+NO_AUDITS = BasisPoints(0)
 RUNTIME = Digest(b"\x11" * 32)
 
 
@@ -42,6 +43,9 @@ class Trading:
     market_id: int
     since: int
     """Chain time when trading began, Unix seconds: orders made twice are the same."""
+    flags: int = 0
+    """Of the product and of both orders."""
+    audit_bps: BasisPoints = NO_AUDITS
 
     @property
     def machine(self) -> MachineKey:
@@ -62,6 +66,7 @@ class Trading:
             start_by=self.since + 3_600,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
+            flags=self.flags,
         )
         return sign(ask, self.deployed.deployment.domain, self.node)
 
@@ -79,6 +84,8 @@ class Trading:
             nonce=nonce,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
+            audit_bps=self.audit_bps,
+            flags=self.flags,
             terms=ZERO_DIGEST,
         )
         return sign(bid, self.deployed.deployment.domain, signer or self.buyer)
@@ -134,7 +141,13 @@ class Trading:
         return CloseBatch(closings=(agreed,))
 
 
-def trading_on(deployed: Deployed, machines: int = 1) -> Trading:
+def trading_on(
+    deployed: Deployed,
+    machines: int = 1,
+    *,
+    flags: int = 0,
+    audit_bps: BasisPoints = NO_AUDITS,
+) -> Trading:
     """Register everybody and put machines up for rent."""
     provider, buyer = deployed.member("provider"), deployed.member("buyer")
     matcher = deployed.member("matcher", tokens=0)
@@ -146,6 +159,7 @@ def trading_on(deployed: Deployed, machines: int = 1) -> Trading:
             slice_gpus=1,
             min_bond=BasisPoints(1_000),
             penalty=BasisPoints(1_000),
+            flags=flags,
         )
         for index in range(machines):
             bond = TokenAmount(BOND_TOKENS * deployed.deployment.bond_unit.value)
@@ -165,4 +179,6 @@ def trading_on(deployed: Deployed, machines: int = 1) -> Trading:
         product=product,
         market_id=market_id,
         since=deployed.anvil.time(),
+        flags=flags,
+        audit_bps=audit_bps,
     )

@@ -52,6 +52,7 @@ class SkipCode(IntEnum):
     BAD_VOUCHER_SIGNATURE = 22
     BAD_FINAL_SIGNATURE = 23
     STILL_RUNNING = 24
+    HELD_NOT_CLEARED = 25
 
 
 _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
@@ -163,6 +164,11 @@ _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyTy
             RejectReason.WRONG_STATE,
             "buyer_final",
             "the lease's end, or the buyer's own Final to end it early",
+        ),
+        SkipCode.HELD_NOT_CLEARED: (
+            RejectReason.MACHINE_NOT_FREE,
+            "ask.seq",
+            "a machine whose fourth last verified lease was audited to its end",
         ),
     }
 )
@@ -328,7 +334,7 @@ def plain(value: Any) -> Any:
 
 @cache
 def interface(contract: str) -> Interface:
-    """The package data of a contract: `LeaseBook` or `PaymentToken`."""
+    """The package data of a contract: `LeaseBook`, `Verification` or `PaymentToken`."""
     folder = resources.files("cloud_gpu.protocol") / "contracts"
     held = msgspec.json.decode((folder / f"{contract}.json").read_bytes())
     return Interface(contract, held["abi"], bytes.fromhex(held["bytecode"].removeprefix("0x")))
@@ -339,6 +345,11 @@ def lease_book() -> Interface:
     return interface("LeaseBook")
 
 
+def verification() -> Interface:
+    """Verification's interface."""
+    return interface("Verification")
+
+
 def payment_token() -> Interface:
     """The devnet token's interface; the ERC-20 part fits any payment token."""
     return interface("PaymentToken")
@@ -347,7 +358,7 @@ def payment_token() -> Interface:
 def decode_revert(returned: bytes | None, message: str = "") -> Revert:
     """The error behind a revert, from our ABIs, `Error(string)` or `Panic(uint256)`."""
     returned = returned or b""
-    for known in (lease_book(), payment_token()):
+    for known in (lease_book(), verification(), payment_token()):
         found = known.error(returned)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Chain calls as LeaseBook's calldata, and how much gas their entries may need beyond an estimate.
+"""Chain calls as calldata, for which contract, and what gas entries may need beyond an estimate.
 
 The EIP-712 type strings fix the order of every struct's fields, here as in the digests.
 """
@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final, assert_never
 
 from cloud_gpu.protocol.adapters.evm_abi import lease_book, plain
+from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_calldata
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     Begin,
@@ -30,9 +31,10 @@ from cloud_gpu.protocol.calls import (
     SettleBatch,
     StopLease,
 )
-from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import TypedData
+from cloud_gpu.protocol.values import Address
 
 _ENTRY_GAS: Final = 90_000
 """An entry that would be skipped when gas is estimated may go through when it is mined."""
@@ -62,6 +64,8 @@ def calldata(call: ChainCall) -> bytes:
             return encode("expire", *_lease(call.lease))
         case CancelOne():
             return encode("cancelOne", call.nonce)
+        case ReturnHeld():
+            return encode("returnHeld", *_lease(call.lease))
         case (
             CommitBatch()
             | RevealPreimage()
@@ -70,11 +74,8 @@ def calldata(call: ChainCall) -> bytes:
             | ContestSegment()
             | ConvictSegment()
             | FinaliseBatch()
-            | ReturnHeld()
         ):
-            raise SettingsInvalid(
-                f"{type(call).__name__}: this deployment holds no Verification contract"
-            )
+            return audit_calldata(call)
         case _:
             assert_never(call)
 
@@ -100,6 +101,12 @@ def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> bytes:
             )
         case _:
             assert_never(call)
+
+
+def destination(call: ChainCall, deployment: Deployment) -> Address:
+    """The contract that a call is for."""
+    is_audit = isinstance(call, VerificationCall)
+    return deployment.verification if is_audit else deployment.lease_book
 
 
 def spare_gas(call: ChainCall) -> int:

@@ -1,4 +1,4 @@
-"""LeaseBook's logs as chain events: pure, but for the two tables that logs refer to.
+"""The contracts' logs as chain events: pure, but for the two tables that logs refer to.
 
 A lease names its buyer by number, a revocation its key alone; both were logged before, in the
 same order on every branch of the chain, so a reorganisation needs no undoing here.
@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from cloud_gpu.protocol import chain_events as events
-from cloud_gpu.protocol.adapters.evm_abi import lease_book, rejection_of
+from cloud_gpu.protocol.adapters.evm_abi import lease_book, rejection_of, verification
+from cloud_gpu.protocol.adapters.evm_audits import audit_event
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
@@ -81,7 +82,7 @@ class LogDecoder:
         """
         found = lease_book().log(log.topics, log.payload)
         if found is None:
-            return None
+            return _audited(log, at)
         name, a = found
         match name:
             case "LeaseOpened":
@@ -143,6 +144,11 @@ class LogDecoder:
         return events.DelegationChanged(signer=signer, delegation=delegation)
 
 
+def _audited(log: Log, at: int) -> events.ChainEvent | None:
+    found = verification().log(log.topics, log.payload)
+    return audit_event(*found, log.block, at) if found is not None else None
+
+
 def _account_event(name: str, a: dict[str, Any]) -> events.ChainEvent | None:
     match name:
         case "Deposited" | "Withdrawn":
@@ -195,7 +201,7 @@ def _machine_event(name: str, a: dict[str, Any], unit: int) -> events.ChainEvent
             return events.MachineRetired(machine=machine)
         case "OrdersCancelled":
             return events.AsksCancelled(machine=machine, seq=a["nextSeq"])
-        case _:
+        case _:  # BondSlashed: told with the conviction
             return None
 
 
@@ -218,6 +224,8 @@ def _lease_event(name: str, a: dict[str, Any], at: int) -> events.ChainEvent | N
             return events.LeaseClosed(lease=lease, reason=reason, paid=paid, at=at)
         case "PenaltyPaid":
             return events.PenaltyPaid(lease=lease, amount=TokenAmount(a["amount"]), at=at)
+        case "HeldReturned":
+            return events.HeldReturned(lease=lease, amount=TokenAmount(a["amount"]), at=at)
         case _:
             return None
 

@@ -223,7 +223,7 @@ class Follower:
         wanted: dict[str, Any] = {
             "fromBlock": quantity(first),
             "toBlock": quantity(upto),
-            "address": str(self._deployment.lease_book),
+            "address": [str(address) for address in self._deployment.contracts],
         }
         if topics is not None:
             wanted["topics"] = topics

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from cloud_gpu.protocol.adapters.evm_abi import decode_revert
-from cloud_gpu.protocol.adapters.evm_calls import calldata, spare_gas
+from cloud_gpu.protocol.adapters.evm_calls import calldata, destination, spare_gas
 from cloud_gpu.protocol.adapters.evm_outbox import Attempt, Outbox, QueuedCall, SentCall
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, quantity, whole
 from cloud_gpu.protocol.adapters.evm_transaction import Fees, SignedTransaction, Transaction
@@ -33,6 +33,7 @@ IN_FLIGHT_MAX: Final = 16
 GAS_MAX: Final = 2**24
 """EIP-7825: no transaction may have more."""
 
+_EARLY: Final = ("LeaseBook_TooEarly", "Verification_TooEarly")
 _EARLY_WAIT_S: Final = 120
 """A call that becomes possible this soon waits for the chain's clock instead of failing."""
 
@@ -65,7 +66,7 @@ class _Notes:
 
 
 class Sender:
-    """Sends one key's calls to LeaseBook. One thread takes turns; the follower's may tell it."""
+    """Sends one key's calls. One thread takes turns; the follower's may tell it."""
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class Sender:
         if error.data is None and not error.says("revert"):
             return self._refused(waiting, error)
         revert = decode_revert(error.data, error.message)
-        if revert.name == "LeaseBook_TooEarly" and isinstance(block, Mapping):
+        if revert.name in _EARLY and isinstance(block, Mapping):
             wait_s = int(revert.arguments["opensAt"]) - whole(block["timestamp"])
             if wait_s <= _EARLY_WAIT_S:
                 self._notes[waiting.id].not_before = self._clock.now() + max(200, wait_s * 1000)
@@ -356,7 +357,7 @@ class Sender:
     def _request(self, call: ChainCall) -> dict[str, str]:
         return {
             "from": str(self._key.address),
-            "to": str(self._deployment.lease_book),
+            "to": str(destination(call, self._deployment)),
             "data": "0x" + calldata(call).hex(),
         }
 
@@ -364,7 +365,7 @@ class Sender:
         return Transaction(
             chain_id=self._deployment.chain_id,
             nonce=nonce,
-            to=self._deployment.lease_book,
+            to=destination(call, self._deployment),
             payload=calldata(call),
             gas=gas,
             fees=fees,

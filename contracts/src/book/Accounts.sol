@@ -12,18 +12,15 @@ import {Ledger} from "./Ledger.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
-import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 
 /// @title Accounts: cash, keys and the guardian's pause
 /// @dev The only place where tokens come in or go out. Every function that calls the token holds the reentrancy
 /// guard, so that a balance difference measures one transfer.
-abstract contract Accounts is ILeaseOffice, Ledger, ReentrancyGuardTransient {
+abstract contract Accounts is ILeaseOffice, Ledger {
     using SafeERC20 for IERC20;
 
     uint256 private constant PAUSE_MAX = 7 days;
     uint256 private constant PAUSE_EVERY = 30 days;
-    /// @dev ERC-20 tokens refuse the zero address; nobody has a key for this one.
-    address private constant BURNT = 0x000000000000000000000000000000000000dEaD;
 
     // ---------------------------------------------------------------------------------------------- cash
 
@@ -81,7 +78,7 @@ abstract contract Accounts is ILeaseOffice, Ledger, ReentrancyGuardTransient {
     function _burnFee() internal {
         if (REGISTRATION_FEE == 0) return;
         _debit(msg.sender, REGISTRATION_FEE);
-        TOKEN.safeTransfer(BURNT, REGISTRATION_FEE);
+        _burn(REGISTRATION_FEE);
     }
 
     // ---------------------------------------------------------------------------------------------- keys

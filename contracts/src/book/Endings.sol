@@ -65,7 +65,7 @@ abstract contract Endings is Machines {
                 revert LeaseBook_BadSignature(buyer);
             }
             paid = SettlementLib.paidAfter(voucher.amount, _ceiling(word), paid);
-            _pay(voucher.provider, word, paid);
+            _pay(key, word, paid);
         }
         if (word.status() == Status.Stopped) {
             reason = CloseReason.STOPPED;
@@ -125,7 +125,7 @@ abstract contract Endings is Machines {
         if (amount == 0) return word;
         uint256 units = (amount + BOND_UNIT - 1) / BOND_UNIT;
         _credit(_addressOf[word.buyerId()], amount);
-        _credit(address(uint160(uint256(MachineKey.unwrap(key)) >> 96)), units * BOND_UNIT - amount);
+        _credit(_providerOf(key), units * BOND_UNIT - amount);
         emit PenaltyPaid({machineKey: key, seq: word.seq(), amount: uint64(amount)});
         return word.withBond(word.bond() - units);
     }

@@ -5,6 +5,8 @@ import {ILeaseBookLog} from "../interfaces/ILeaseBookLog.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {AccountWord} from "../types/AccountWord.sol";
+import {VERIFIED} from "../types/Flags.sol";
+import {HELD_SLOTS, HeldWord} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {CloseReason, Role, Status} from "../types/Lifecycle.sol";
 import {MachineKey} from "../types/MachineKey.sol";
@@ -12,6 +14,8 @@ import {ProductWord} from "../types/ProductWord.sol";
 import {Delegate, Market, Product, Windows} from "../types/Rows.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 
@@ -19,12 +23,17 @@ import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/Messa
 /// @dev The only storage declarations: {LeaseBook} and {BackOffice}, which runs in its storage, both inherit them and
 /// nothing else that stores. Two slots a machine, both reused by every lease: `_leases` (bond and current lease) and
 /// `_machines` (product, locks). One slot an account.
-abstract contract Ledger is ILeaseBookLog, EIP712 {
+abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
+    using SafeERC20 for IERC20;
+
     uint256 private constant START_MAX = 1 hours;
     uint256 private constant CLAIM_MAX = 7 days;
     uint256 private constant RETIRE_MAX = 30 days;
     uint256 private constant NO_SHOW_MAX = 15 minutes;
+    uint256 private constant COMMIT_MAX = 7 days;
     uint8 private constant DECIMALS_MAX = 8;
+    /// @dev ERC-20 tokens refuse the zero address; nobody has a key for this one.
+    address private constant BURNT = 0x000000000000000000000000000000000000dEaD;
 
     IERC20 internal immutable TOKEN;
     uint256 internal immutable BOND_UNIT;
@@ -34,6 +43,8 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
     uint256 internal immutable NO_SHOW;
     uint64 internal immutable REGISTRATION_FEE;
     address internal immutable GUARDIAN;
+    address internal immutable VERIFICATION;
+    uint256 internal immutable COMMIT_WINDOW;
 
     mapping(address account => AccountWord) internal _accounts;
     mapping(uint32 id => address account) internal _addressOf;
@@ -48,10 +59,18 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
     uint16 internal _marketCount;
     uint32 internal _pausedUntil;
     uint32 internal _pausableFrom;
+    /// @dev Base units that batches hold.
+    uint64 internal _batched;
+    mapping(MachineKey => HeldWord[HELD_SLOTS]) internal _held;
 
-    constructor(IERC20Metadata token_, Windows memory windows_, uint64 registrationFee_, address guardian_)
-        EIP712("LeaseBook", "1")
-    {
+    constructor(
+        IERC20Metadata token_,
+        Windows memory windows_,
+        uint64 registrationFee_,
+        address guardian_,
+        address verification_,
+        uint32 commitWindow_
+    ) EIP712("LeaseBook", "1") {
         uint8 decimals = token_.decimals();
         if (decimals > DECIMALS_MAX) revert LeaseBook_DecimalsTooMany(decimals);
         if (windows_.start == 0 || windows_.start > START_MAX) revert LeaseBook_BadWindow("start", windows_.start);
@@ -60,6 +79,8 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
             revert LeaseBook_BadWindow("retire", windows_.retire);
         }
         if (windows_.noShow > NO_SHOW_MAX) revert LeaseBook_BadWindow("noShow", windows_.noShow);
+        bool timed = commitWindow_ != 0 && commitWindow_ <= COMMIT_MAX;
+        if (verification_ != address(0) && !timed) revert LeaseBook_BadWindow("commit", commitWindow_);
         TOKEN = token_;
         BOND_UNIT = 10 ** decimals;
         START_WINDOW = windows_.start;
@@ -68,6 +89,8 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
         NO_SHOW = windows_.noShow;
         REGISTRATION_FEE = registrationFee_;
         GUARDIAN = guardian_;
+        VERIFICATION = verification_;
+        COMMIT_WINDOW = commitWindow_;
     }
 
     modifier whenOpen() {
@@ -86,6 +109,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
         AccountWord word = _accounts[account];
         if (word.cash() < amount) revert LeaseBook_CashTooLow({have: word.cash(), need: amount});
         _accounts[account] = word.minus(amount);
+    }
+
+    /// @dev Takes tokens that are no account's out of the world.
+    function _burn(uint256 amount) internal {
+        TOKEN.safeTransfer(BURNT, amount);
     }
 
     // ---------------------------------------------------------------------------------------------- keys
@@ -151,27 +179,51 @@ abstract contract Ledger is ILeaseBookLog, EIP712 {
         return word.start() + word.duration();
     }
 
-    /// @dev Pays the provider up to `paid` in all, the market's fee out of it. Does not store the word.
-    function _pay(address provider, LeaseWord word, uint256 paid) internal {
+    /// @dev Pays the provider up to `paid` in all, the market's fee out of it; for a verified lease, into its slot.
+    /// Does not store the word.
+    function _pay(MachineKey key, LeaseWord word, uint256 paid) internal {
         uint256 delta = paid - word.paid();
         if (delta == 0) return;
-        uint16 marketId = word.marketId();
+        if (word.has(VERIFIED)) {
+            HeldWord[HELD_SLOTS] storage slots = _held[key];
+            slots[word.seq() % HELD_SLOTS] = slots[word.seq() % HELD_SLOTS].plus(delta);
+        } else {
+            _share(_providerOf(key), word.marketId(), delta);
+        }
+    }
+
+    /// @dev Credits `amount` to the provider, the market's fee out of it.
+    function _share(address provider, uint16 marketId, uint256 amount) internal returns (uint256 fee) {
+        if (amount == 0) return 0;
         if (marketId != 0) {
             Market storage market = _markets[marketId];
-            uint256 fee = SettlementLib.shareDown(delta, market.feeBps);
-            if (fee != 0) {
-                delta -= fee;
-                _credit(market.account, fee);
-            }
+            fee = SettlementLib.shareDown(amount, market.feeBps);
+            if (fee != 0) _credit(market.account, fee);
         }
-        _credit(provider, delta);
+        _credit(provider, amount - fee);
     }
 
     /// @dev Ends the lease: what was not paid is the buyer's, the machine is free.
     function _free(MachineKey key, LeaseWord word, address buyer, uint256 paid, CloseReason reason) internal {
         uint256 rest = word.cap() - paid;
+        if (word.has(VERIFIED)) rest += _endHeld(key, word.seq());
         if (rest != 0) _credit(buyer, rest);
         _leases[key] = word.idle(Status.Free);
         emit LeaseClosed({machineKey: key, seq: word.seq(), reason: reason, paid: uint48(paid)});
+    }
+
+    /// @dev The lease ended: what is held waits for its commitment, the audit share of nothing is the buyer's again.
+    /// Shares round down, and down per batch: what is left of the whole covers what is left of the pay.
+    function _endHeld(MachineKey key, uint24 seq) private returns (uint256 back) {
+        HeldWord[HELD_SLOTS] storage slots = _held[key];
+        HeldWord held = slots[seq % HELD_SLOTS];
+        uint256 needed = SettlementLib.shareDown(held.amount(), held.auditBps());
+        back = held.audit() - needed;
+        bool empty = held.amount() == 0;
+        slots[seq % HELD_SLOTS] = empty ? HeldWord.wrap(0) : held.withAudit(needed).withEnd(block.timestamp);
+    }
+
+    function _providerOf(MachineKey key) internal pure returns (address) {
+        return address(uint160(uint256(MachineKey.unwrap(key)) >> 96));
     }
 }

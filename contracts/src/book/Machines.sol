@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseOffice} from "../interfaces/ILeaseOffice.sol";
+import {HELD_SLOTS, HeldWord} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {Status} from "../types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
@@ -68,6 +69,10 @@ abstract contract Machines is Tables {
         _requireStatus(word, Status.Retiring);
         if (block.timestamp < machine.retireAt()) revert LeaseBook_TooEarly(machine.retireAt());
         if (machine.locked() != 0) revert LeaseBook_BondLocked(machine.locked());
+        for (uint256 i; i < HELD_SLOTS; ++i) {
+            HeldWord held = _held[key][i];
+            if (!held.isClear()) revert LeaseBook_HeldNotCleared(held.seq());
+        }
         _leases[key] = word.idle(Status.None).withBond(0);
         _machines[key] = machine.renewed(0);
         _credit(msg.sender, word.bond() * BOND_UNIT);

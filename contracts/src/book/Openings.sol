@@ -8,6 +8,7 @@ import {SettlementLib} from "../libraries/SettlementLib.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {AccountWord} from "../types/AccountWord.sol";
 import {INTERRUPTIBLE, PAY_AS_ASK, READY, VERIFIED} from "../types/Flags.sol";
+import {HELD_SLOTS, HeldWordLibrary} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {Role, SkipCode, Status} from "../types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
@@ -23,6 +24,7 @@ import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/Messa
 /// and that is the submitter's own.
 abstract contract Openings is ILeaseTrading, Ledger {
     uint256 private constant CAP_MAX = type(uint48).max;
+    uint256 private constant AUDIT_BPS_MAX = 12_000;
 
     /// @dev What all entries of a call share.
     struct Round {
@@ -94,12 +96,32 @@ abstract contract Openings is ILeaseTrading, Ledger {
             deadline: block.timestamp + START_WINDOW,
             duration_: bid.duration,
             seq_: ask.seq,
-            flags_: ask.flags & INTERRUPTIBLE
+            flags_: (ask.flags & INTERRUPTIBLE) | (bid.flags & VERIFIED)
         });
-        _accounts[bid.buyer] = account.minus(cap);
+        account = account.minus(cap);
+        if (word.has(VERIFIED)) {
+            (account, code) = _hold(key, word, account, bid.auditBps);
+            if (code != SkipCode.NONE) return code;
+        }
+        _accounts[bid.buyer] = account;
         _leases[key] = word;
         emit LeaseOpened({machineKey: key, bidHash: bidHash, word: LeaseWord.unwrap(word)});
         return SkipCode.NONE;
+    }
+
+    /// @dev A verified lease's slot, and the share for audits that waits in it. Writes nothing when it skips.
+    function _hold(MachineKey key, LeaseWord word, AccountWord account, uint256 auditBps)
+        private
+        returns (AccountWord, SkipCode)
+    {
+        uint256 slot = word.seq() % HELD_SLOTS;
+        if (!_held[key][slot].isClear()) return (account, SkipCode.HELD_NOT_CLEARED);
+        uint256 audit = SettlementLib.shareDown(word.cap(), auditBps);
+        if (account.cash() < audit) return (account, SkipCode.CASH_TOO_LOW);
+        _held[key][slot] = HeldWordLibrary.opened({
+            seq_: word.seq(), audit_: audit, buyerId_: word.buyerId(), marketId_: word.marketId(), auditBps_: auditBps
+        });
+        return (account.minus(audit), SkipCode.NONE);
     }
 
     /// @dev Who may submit, and so at which price, for which market. The matcher of both orders may pick any price
@@ -143,7 +165,7 @@ abstract contract Openings is ILeaseTrading, Ledger {
 
     function _flags(Round memory round, uint256 askFlags, uint256 bidFlags, uint256 auditBps)
         private
-        pure
+        view
         returns (SkipCode)
     {
         // An unknown bit may mean anything to whoever signed it.
@@ -152,7 +174,8 @@ abstract contract Openings is ILeaseTrading, Ledger {
         if (askFlags & INTERRUPTIBLE & ~(bidFlags & round.productFlags) != 0) return SkipCode.FLAGS_DIFFER;
         if (bidFlags & VERIFIED != 0) {
             if (askFlags & round.productFlags & VERIFIED == 0) return SkipCode.FLAGS_DIFFER;
-            return SkipCode.VERIFIED_CLOSED; // held pay needs the Verification module
+            if (VERIFICATION == address(0)) return SkipCode.VERIFIED_CLOSED;
+            return auditBps <= AUDIT_BPS_MAX ? SkipCode.NONE : SkipCode.FLAGS_DIFFER;
         }
         return auditBps == 0 ? SkipCode.NONE : SkipCode.FLAGS_DIFFER;
     }

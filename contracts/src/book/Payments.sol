@@ -47,7 +47,7 @@ abstract contract Payments is ILeaseTrading, Ledger {
         if (_accountBehind(word.buyerId(), digest, signature, word.start()) == address(0)) {
             return SkipCode.BAD_VOUCHER_SIGNATURE;
         }
-        _pay(voucher.provider, word, paid);
+        _pay(key, word, paid);
         _leases[key] = word.withPaid(paid);
         emit LeaseSettled({machineKey: key, seq: voucher.seq, paid: uint48(paid)});
         return SkipCode.NONE;
@@ -78,7 +78,7 @@ abstract contract Payments is ILeaseTrading, Ledger {
         if (buyer == address(0)) return early ? SkipCode.STILL_RUNNING : SkipCode.BAD_VOUCHER_SIGNATURE;
         if (paid != word.cap() && !_isFinal(voucher, providerSignature)) return SkipCode.BAD_FINAL_SIGNATURE;
 
-        _pay(voucher.provider, word, paid);
+        _pay(key, word, paid);
         _free(key, word, buyer, paid, stopped || early ? CloseReason.STOPPED : CloseReason.END_OF_TIME);
         return SkipCode.NONE;
     }

@@ -60,6 +60,10 @@ interface ILeaseBookLog {
     event LeaseClosed(MachineKey indexed machineKey, uint24 seq, CloseReason reason, uint48 paid);
     /// @notice `amount` base units of the machine's bond went to the lease's buyer (no-show or early release).
     event PenaltyPaid(MachineKey indexed machineKey, uint24 seq, uint64 amount);
+    /// @notice Held pay of an ended lease, `amount` with its audit share, went back to the buyer: nobody committed.
+    event HeldReturned(MachineKey indexed machineKey, uint24 seq, uint64 amount);
+    /// @notice A conviction took `refunded` for the buyer and `burnt` for nobody out of the bond.
+    event BondSlashed(MachineKey indexed machineKey, uint64 refunded, uint64 burnt);
     /// @notice Entry `index` of a batch was left out.
     event EntrySkipped(uint256 index, SkipCode code);
 
@@ -113,6 +117,14 @@ interface ILeaseBookLog {
     error LeaseBook_NoticeGiven(uint32 noticeAt);
     /// @notice Some of the bond secures something else.
     error LeaseBook_BondLocked(uint256 locked);
+    /// @notice `have` of the bond is free, `need` base units are needed.
+    error LeaseBook_BondTooLow(uint256 have, uint256 need);
+    /// @notice Lease `seq` holds no pay.
+    error LeaseBook_NothingHeld(uint24 seq);
+    /// @notice Pay of lease `seq` is still held.
+    error LeaseBook_HeldNotCleared(uint24 seq);
+    /// @notice The lease's next batch is `next`.
+    error LeaseBook_WrongBatch(uint16 next);
     error LeaseBook_LengthMismatch(uint256 entries, uint256 signatures);
     error LeaseBook_OpeningsPaused(uint256 until);
     error LeaseBook_DecimalsTooMany(uint8 decimals);

@@ -62,5 +62,7 @@ enum SkipCode {
     NOTHING_DUE,
     BAD_VOUCHER_SIGNATURE,
     BAD_FINAL_SIGNATURE,
-    STILL_RUNNING
+    STILL_RUNNING,
+    // openBatch
+    HELD_NOT_CLEARED
 }

@@ -45,6 +45,10 @@ library ProductWordLibrary {
         return _with(_with(w, NOTICE_AT, U32, when), NOTICE_SEQ, U24, seq);
     }
 
+    function withLocked(ProductWord w, uint256 amount) internal pure returns (ProductWord) {
+        return _with(w, LOCKED, type(uint64).max, amount);
+    }
+
     function withRetireAt(ProductWord w, uint256 when) internal pure returns (ProductWord) {
         return _with(w, RETIRE_AT, U32, when);
     }

@@ -79,7 +79,8 @@ contract AttackByTokens is Fixture {
         PlainToken wide = new PlainToken(18);
         Windows memory windows = book.windows();
         bytes memory code = abi.encodePacked(
-            vm.getCode("LeaseBook.sol:LeaseBook"), abi.encode(address(wide), windows, FEE_TO_REGISTER, guardian)
+            vm.getCode("LeaseBook.sol:LeaseBook"),
+            abi.encode(address(wide), windows, FEE_TO_REGISTER, guardian, address(0), uint32(0))
         );
         (address made, bytes memory answer) = _tryCreate(code);
         assertEq(made, address(0));

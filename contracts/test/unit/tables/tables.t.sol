@@ -93,8 +93,13 @@ contract Tables is Fixture {
 
 contract Construction is Fixture {
     function _try(Windows memory windows, bytes memory error_) private {
+        _try(windows, address(0), 0, error_);
+    }
+
+    function _try(Windows memory windows, address verification, uint32 commitWindow, bytes memory error_) private {
         bytes memory code = abi.encodePacked(
-            vm.getCode("LeaseBook.sol:LeaseBook"), abi.encode(address(token), windows, FEE_TO_REGISTER, guardian)
+            vm.getCode("LeaseBook.sol:LeaseBook"),
+            abi.encode(address(token), windows, FEE_TO_REGISTER, guardian, verification, commitWindow)
         );
         (address made, bytes memory answer) = _tryCreate(code);
         assertEq(made == address(0), error_.length != 0);
@@ -118,5 +123,9 @@ contract Construction is Fixture {
         _try(Windows({start: 10, claim: 15, retire: 24, noShow: 0}), _bad("retire", 24));
         _try(Windows({start: 10, claim: 15, retire: 2_592_001, noShow: 0}), _bad("retire", 2_592_001));
         _try(Windows({start: 10, claim: 15, retire: 25, noShow: 901}), _bad("noShow", 901));
+        Windows memory good = Windows({start: 10, claim: 15, retire: 25, noShow: 0});
+        _try(good, address(1), 0, _bad("commit", 0));
+        _try(good, address(1), 604_801, _bad("commit", 604_801));
+        _try(good, address(1), 604_800, "");
     }
 }
