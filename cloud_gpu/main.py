@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cloud_gpu.adapters.configuration import load_settings
+from cloud_gpu.adapters.configuration import keep_logs_apart, load_settings
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
 from cloud_gpu.adapters.this_machine import ThisMachine
@@ -44,6 +44,7 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     from cloud_gpu.protocol.adapters.keystore import load_key
     from cloud_gpu.spending import Purse
 
+    keep_logs_apart(settings.log_level)
     url, rpc = settings.need("market"), settings.need("rpc")
     key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
     deployment = read_deployment(Path(settings.need("deployment")))

@@ -49,6 +49,8 @@ class Settings:
     """Tokens per GPU-hour, "1.20": the limit where a command or Session names none."""
     output: str = "table"
     """How commands print: table, json, jsonl or yaml."""
+    log_level: str = "error"
+    """What the SDK writes to stderr of its inner life: error, warning, info or debug."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where each value is from: "flag", "CLOUD_GPU_MARKET", a file's path or "default"."""
 
@@ -78,6 +80,7 @@ class Settings:
 
 _NAMES: Final = tuple(field.name for field in fields(Settings) if field.name != "origins")
 OUTPUTS: Final = ("table", "json", "jsonl", "yaml")
+LOG_LEVELS: Final = ("error", "warning", "info", "debug")
 
 _Source: TypeAlias = dict[str, tuple[str, str]]
 """Setting -> (value, where it is from)."""
@@ -169,11 +172,13 @@ def _of_file(file: SettingsFile) -> _Source:
 
 
 def _checked(settings: Settings) -> Settings:
-    if settings.output not in OUTPUTS:
-        raise SettingsInvalid(
-            f"output ({settings.origin('output')}): found {settings.output!r}, needed one of"
-            f" {', '.join(OUTPUTS)}"
-        )
+    for name, known in (("output", OUTPUTS), ("log_level", LOG_LEVELS)):
+        found: str = getattr(settings, name)
+        if found not in known:
+            raise SettingsInvalid(
+                f"{name} ({settings.origin(name)}): found {found!r}, needed one of"
+                f" {', '.join(known)}"
+            )
     if settings.max_price:
         settings.price_limit  # noqa: B018  # raises for a bad one before anything is done
     for name in ("market", "rpc"):

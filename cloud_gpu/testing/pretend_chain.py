@@ -23,11 +23,12 @@ class TrioClock:
     """Unix milliseconds on the clock of the running trio loop."""
 
     def __init__(self) -> None:
-        self._began = trio.current_time()
+        self._clock = trio.lowlevel.current_clock()
+        self._began = self._clock.current_time()
 
     def now(self) -> Instant:
-        """Now."""
-        return EPOCH_S * 1000 + int((trio.current_time() - self._began) * 1000)
+        """Now; from any thread."""
+        return EPOCH_S * 1000 + int((self._clock.current_time() - self._began) * 1000)
 
 
 class PretendChain:

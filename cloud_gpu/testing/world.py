@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ import trio
 
 from cloud_gpu.adapters.chain_feed import ChainFeed
 from cloud_gpu.adapters.lines import BuyerLines
-from cloud_gpu.adapters.sessions import BlockingSession, SharedClients
+from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
 from cloud_gpu.client import Client
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.deployment import Deployment
@@ -225,17 +225,24 @@ async def pretend_world(
 
 
 class Pretended:
-    """A pretend world behind the sessions of a `with` block."""
+    """A pretend world behind sessions."""
 
     def __init__(self, clients: SharedClients, settings: Settings) -> None:
         self._settings = settings
-        self._kind: Callable[..., BlockingSession] = type(
+        self._blocking: type[BlockingSession] = type(
             "PretendSession", (BlockingSession,), {"clients": clients}
+        )
+        self._asyncio: type[AsyncioSession] = type(
+            "PretendAsyncSession", (AsyncioSession,), {"clients": clients}
         )
 
     def session(self, gpu_type: str, count: int = 1, **words: Any) -> BlockingSession:
         """A `Session`, with the same words; its settings are the world's."""
-        return self._kind(gpu_type, count, settings=self._settings, **words)
+        return self._blocking(gpu_type, count, settings=self._settings, **words)
+
+    def async_session(self, gpu_type: str, count: int = 1, **words: Any) -> AsyncioSession:
+        """An `AsyncSession`, with the same words."""
+        return self._asyncio(gpu_type, count, settings=self._settings, **words)
 
 
 @contextmanager

@@ -94,6 +94,7 @@ def test_a_context_names_no_other() -> None:
         ('market = "ftp://x"', "http://"),
         ('max_price = "cheap"', r"max_price \(\./cloud-gpu.toml\)"),
         ('output = "xml"', "table, json"),
+        ('log_level = "loud"', "error, warning"),
     ],
 )
 def test_what_a_file_has_wrong_is_named_with_the_file(text: str, said: str) -> None:
