@@ -175,7 +175,7 @@ class BuyerActor:
         self.lease: LeaseKey | None = None
         self.jobs_sent = self.jobs_done = 0
         self.leases_closed = 0
-        self.promised: dict[LeaseKey, TokenAmount] = {}
+        self.promised: dict[tuple[LeaseKey, int, int], TokenAmount] = {}
         self.is_over = False
 
     def _new_party(self) -> Buyer:

@@ -70,13 +70,15 @@ class Checkers:
     def voucher(self, buyer: BuyerActor, signed: Signed[Voucher]) -> None:
         """A buyer's vouchers never fall within a lease, and never run ahead by two intervals."""
         voucher = signed.payload
-        before = buyer.promised.get(voucher.lease, TokenAmount(0))
-        assert voucher.amount >= before, (voucher, before)
-        buyer.promised[voucher.lease] = voucher.amount
-        most = max(self._vouchers.get(voucher.lease, 0), voucher.amount.value)
-        self._vouchers[voucher.lease] = most
         tab = buyer.party.tab
         assert tab is not None, voucher
+        # After a reorganisation the same number can be another lease, or one that began later.
+        same = (voucher.lease, tab.terms.opened_at, tab.started_at)
+        before = buyer.promised.get(same, TokenAmount(0))
+        assert voucher.amount >= before, (voucher, before)
+        buyer.promised[same] = voucher.amount
+        most = max(self._vouchers.get(voucher.lease, 0), voucher.amount.value)
+        self._vouchers[voucher.lease] = most
         elapsed = self._world.now // 1000 - tab.started_at
         ahead = 2 * DEPLOYMENT.voucher_interval_s + 3  # its clock is the newest block it saw
         ceiling = accrued(tab.terms.cap, elapsed + ahead, tab.terms.duration)
