@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
-from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.orders import (
+    Ask,
+    AskFlags,
+    Bid,
+    BidFlags,
+    SignedAdvert,
+    SignedBid,
+    Terms,
+)
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import (
+    BasisPoints,
     Price,
     TokenAmount,
     format_duration,
     format_tokens,
     parse_duration,
     parse_price,
+    share_up,
 )
 from cloud_gpu.protocol.values import Address, Value
 from cloud_gpu.spending import Purse, quote
@@ -31,6 +42,10 @@ ReadT = TypeVar("ReadT")
 
 _PATTERN = re.compile(r"(?P<name>[^:]+)(?::(?P<gib>\d+)\s*(?:GB|GiB)?(?:\.\.)?)?", re.IGNORECASE)
 _SPLIT = re.compile(r"[^A-Z0-9]+")
+
+
+AUDIT_SHARE: Final = BasisPoints(700)
+"""Pays one audit in twenty, with room."""
 
 
 class LeaseRequest(Value, frozen=True, kw_only=True):
@@ -52,6 +67,10 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     network_class: str = ""
     simulated_allowed: bool = True
     excluded_providers: tuple[Address, ...] = ()
+    verified: bool = False
+    """Pay is held until the results were audited."""
+    audit_bps: BasisPoints = AUDIT_SHARE
+    """Of the pay, on top of it, to the audits; for verified leases."""
 
     def __post_init__(self) -> None:
         if not self.gpu_type.strip():
@@ -71,6 +90,12 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
                     ' "A100:80GB.."'
                 )
             yield _words(found["name"]), 1024 * int(found["gib"] or 0)
+
+    @property
+    def most(self) -> TokenAmount:
+        """The most that it can lock: its limit price and the audits' share, rounded up."""
+        cap = quote(self.max_price, self.count, self.duration)
+        return cap + share_up(cap, self.audit_bps) if self.verified else cap
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,6 +145,8 @@ def wish(
     isolation: str | None = None,
     region: str | None = None,
     simulated_allowed: bool = True,
+    verified: bool = False,
+    audit_bps: int = AUDIT_SHARE.value,
 ) -> LeaseRequest:
     """Read a person's words. Raises ValueError naming the word, what was found and needed."""
     try:
@@ -136,7 +163,15 @@ def wish(
         isolation=least,
         region=region or "",
         simulated_allowed=simulated_allowed,
+        verified=verified,
+        audit_bps=_read("audit_bps", _audit_share, audit_bps),
     )
+
+
+def _audit_share(found: int) -> BasisPoints:
+    if not 0 <= found <= limits.AUDIT_BPS_MAX:
+        raise ValueError(f"found {found}, needed 0 to {limits.AUDIT_BPS_MAX}")
+    return BasisPoints(found)
 
 
 def _read(name: str, parse: Callable[[WordT], ReadT], word: WordT) -> ReadT:
@@ -264,6 +299,8 @@ def _unmet(
             f"at most {format_tokens(request.max_price)}",
             f'Bid at least max_price="{price}".',
         )
+    if request.verified and not ask.flags & product.flags & AskFlags.VERIFIED:
+        yield _no("verified", "asks whose results nobody audits", "verified", "Do without audits.")
     if ask.start_by <= at:
         yield _no("ask.start_by", f"an ask that ended at {ask.start_by}", f"after {at}", "Wait.")
 
@@ -302,6 +339,8 @@ def make_bids(
             nonce=nonce,
             matcher=market.matcher,
             max_fee_bps=market.fee_bps,
+            audit_bps=request.audit_bps if request.verified else BasisPoints(0),
+            flags=int(BidFlags.VERIFIED) if request.verified else 0,
             terms=terms.digest,
         )
         bids.append(SignedBid(bid=purse.bid(bid), terms=terms))

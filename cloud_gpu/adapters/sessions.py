@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import ClassVar, Final, Self
 
 from cloud_gpu.adapters.portal import PORTAL, Held
-from cloud_gpu.bidding import wish
+from cloud_gpu.bidding import AUDIT_SHARE, wish
 from cloud_gpu.client import Client
 from cloud_gpu.jobs import Job as CoreJob
 from cloud_gpu.leased import Lease
@@ -120,6 +120,8 @@ class _Wanted:
         isolation: str | None = None,
         region: str | None = None,
         simulated_allowed: bool = True,
+        verified: bool = False,
+        audit_bps: int = AUDIT_SHARE.value,
         start_timeout: str | int = "60s",
         env: Mapping[str, str] | None = None,
         market: str | None = None,
@@ -137,6 +139,8 @@ class _Wanted:
             isolation=isolation,
             region=region,
             simulated_allowed=simulated_allowed,
+            verified=verified,
+            audit_bps=audit_bps,
         )
         self._env, self._console = dict(env or {}), Console(say)
         self._open: Lease | None = None

@@ -13,6 +13,7 @@ from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
+    AuditBps,
     Count,
     Duration,
     Gpu,
@@ -20,6 +21,7 @@ from cloud_gpu.cli.requirements import (
     MaxPrice,
     Region,
     StartBy,
+    Verified,
     requirement,
 )
 from cloud_gpu.client import Client
@@ -133,6 +135,8 @@ def quote(
     start_by: StartBy = "60s",
     region: Region = None,
     isolation: Isolation = None,
+    verified: Verified = False,
+    audit_bps: AuditBps = None,
 ) -> int:
     """Say what a lease would cost now, or what is in the way. Places nothing."""
     settings = run.settings(max_price=max_price)
@@ -144,6 +148,8 @@ def quote(
         start_by=start_by,
         region=region,
         isolation=isolation,
+        verified=verified,
+        audit_bps=audit_bps,
     )
     found = run.outside.ask(settings, lambda client: client.quote(request), run.say.progress)
     if found.blocking is not None:

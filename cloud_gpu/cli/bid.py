@@ -17,12 +17,14 @@ from cloud_gpu.cli.failures import NoSuchThing, UsageWrong
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
+    AuditBps,
     Count,
     Duration,
     Isolation,
     MaxPrice,
     Region,
     StartBy,
+    Verified,
     requirement,
 )
 from cloud_gpu.protocol.codec import from_json, to_builtins
@@ -53,6 +55,8 @@ def place(
     start_by: StartBy = "60s",
     region: Region = None,
     isolation: Isolation = None,
+    verified: Verified = False,
+    audit_bps: AuditBps = None,
     body: Annotated[
         str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
     ] = None,
@@ -75,6 +79,8 @@ def place(
             start_by=start_by,
             region=region,
             isolation=isolation,
+            verified=verified,
+            audit_bps=audit_bps,
         )
         orders = run.outside.ask(
             settings, lambda client: client.sign(request, run.say.progress), run.say.progress

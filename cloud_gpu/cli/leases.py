@@ -16,6 +16,7 @@ from cloud_gpu.cli.invocation import Invocation, seconds
 from cloud_gpu.cli.keeping import LeaseKeeper
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
+    AuditBps,
     Count,
     Duration,
     Gpu,
@@ -23,11 +24,11 @@ from cloud_gpu.cli.requirements import (
     MaxPrice,
     Region,
     StartBy,
+    Verified,
     requirement,
 )
 from cloud_gpu.protocol.errors import OutsideWorldError
 from cloud_gpu.protocol.units import format_duration, format_tokens
-from cloud_gpu.spending import quote
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,6 +48,8 @@ def up(
     start_by: StartBy = "60s",
     region: Region = None,
     isolation: Isolation = None,
+    verified: Verified = False,
+    audit_bps: AuditBps = None,
     name: Annotated[str | None, typer.Option("--name", help="How to call it.")] = None,
     idle_timeout: Annotated[
         str, typer.Option("--idle-timeout", help="End it when unused for so long.")
@@ -65,17 +68,19 @@ def up(
         start_by=start_by,
         region=region,
         isolation=isolation,
+        verified=verified,
+        audit_bps=audit_bps,
     )
     idle_s, desk = seconds(idle_timeout), run.outside.leases()
     name = name or desk.free_name()
     if not foreground:
-        most = quote(request.max_price, request.count, request.duration)
-        confirm(run, f"Lock up to {format_tokens(most)} tokens for {count} x {gpu}?")
+        confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")
         words = ["up", "--foreground", "--json", "--yes", "--name", name, "--gpu", gpu]
         words += ["--count", str(count), "--duration", duration, "--start-by", start_by]
         words += ["--idle-timeout", idle_timeout, "--max-price", settings.max_price]
         words += ["--region", region] if region else []
         words += ["--isolation", isolation] if isolation else []
+        words += ["--verified", "--audit-bps", str(request.audit_bps.value)] if verified else []
         return _opened(run, name, words)
     wishes: dict[str, Any] = {
         "gpu_type": request.gpu_type,
@@ -84,6 +89,8 @@ def up(
         "start_timeout": request.start_timeout,
         "region": request.region or None,
         "isolation": str(request.isolation),
+        "verified": request.verified,
+        "audit_bps": request.audit_bps.value,
     }
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cloud_gpu.bidding import LeaseRequest, wish
+from cloud_gpu.bidding import AUDIT_SHARE, LeaseRequest, wish
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.settings import Settings
 
@@ -25,6 +25,14 @@ Isolation = Annotated[
 ]
 
 
+Verified = Annotated[
+    bool, typer.Option("--verified", help="Hold the pay until the results were audited.")
+]
+AuditBps = Annotated[
+    int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
+]
+
+
 def requirement(
     settings: Settings,
     *,
@@ -34,6 +42,8 @@ def requirement(
     start_by: str,
     region: str | None,
     isolation: str | None,
+    verified: bool = False,
+    audit_bps: int | None = None,
 ) -> LeaseRequest:
     """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
     settings.need("max_price")
@@ -46,6 +56,8 @@ def requirement(
             start_timeout=start_by,
             region=region,
             isolation=isolation,
+            verified=verified,
+            audit_bps=AUDIT_SHARE.value if audit_bps is None else audit_bps,
         )
     except ValueError as error:
         raise UsageWrong(str(error)) from error

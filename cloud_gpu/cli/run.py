@@ -14,6 +14,7 @@ from cloud_gpu.cli.failures import UsageWrong, failure_of, refused_here
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import Format, money, rate
 from cloud_gpu.cli.requirements import (
+    AuditBps,
     Count,
     Duration,
     Gpu,
@@ -21,11 +22,11 @@ from cloud_gpu.cli.requirements import (
     MaxPrice,
     Region,
     StartBy,
+    Verified,
     requirement,
 )
 from cloud_gpu.protocol.errors import CloudGpuError, RunError
 from cloud_gpu.protocol.units import format_tokens
-from cloud_gpu.spending import quote
 
 if TYPE_CHECKING:
     from cloud_gpu.bidding import LeaseRequest
@@ -46,6 +47,8 @@ def run(
     start_by: StartBy = "60s",
     region: Region = None,
     isolation: Isolation = None,
+    verified: Verified = False,
+    audit_bps: AuditBps = None,
     put: Annotated[
         list[str] | None, typer.Option("--put", help="A file or folder to send; repeatable.")
     ] = None,
@@ -67,10 +70,11 @@ def run(
         start_by=start_by,
         region=region,
         isolation=isolation,
+        verified=verified,
+        audit_bps=audit_bps,
     )
     environment = variables(env or [])
-    most = quote(request.max_price, request.count, request.duration)
-    confirm(run, f"Lock up to {format_tokens(most)} tokens for {count} x {gpu}?")
+    confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")
     try:
         result, bill = _rented(run, settings, request, command, environment, put, get, install)
     except CloudGpuError as error:
@@ -101,6 +105,8 @@ def _rented(
         "start_timeout": request.start_timeout,
         "region": request.region or None,
         "isolation": str(request.isolation),
+        "verified": request.verified,
+        "audit_bps": request.audit_bps.value,
     }
     with run.outside.session(settings, run.say.progress, **words) as session:
         if install:

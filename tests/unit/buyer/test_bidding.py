@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cloud_gpu.bidding import look_up, make_bids, products_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
+from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.spending import escrow_of
 from cloud_gpu.testing.world import BUYER, profile_of
 from tests.unit.buyer.builders import DOMAIN, MARKET, PRODUCT, T0, advert, purse, request
 
@@ -161,3 +164,34 @@ def test_an_ask_whose_profile_is_of_another_class_does_not_fit() -> None:
     found = look_up(request(), [PRODUCT], [advert(profile_of("T4", 2))], T0)
     assert found.blocking is not None
     assert found.blocking.field == "profile.gpu_class"
+
+
+def test_a_verified_lease_pays_for_its_audits_on_top() -> None:
+    wanted = request(verified=True, audit_bps=700, duration=3_600)
+    assert wanted.most.value == 4_000_000 + 280_000
+    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=1, at=T0)
+    assert order.bid.payload.flags == BidFlags.VERIFIED
+    assert order.bid.payload.audit_bps == BasisPoints(700)
+    assert escrow_of(order.bid.payload) == wanted.most
+    (plain,) = make_bids(request(), [PRODUCT], MARKET, purse(), nonce=1, at=T0)
+    assert (plain.bid.payload.flags, plain.bid.payload.audit_bps.value) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("ask_flags", "product_flags", "fits"),
+    [(2, 2, True), (0, 2, False), (2, 0, False), (3, 2, True)],
+)
+def test_a_verified_lease_needs_a_product_and_an_ask_that_allow_it(
+    ask_flags: int, product_flags: int, fits: bool
+) -> None:
+    allowed = replace(PRODUCT, flags=product_flags)
+    found = look_up(request(verified=True), [allowed], [advert(flags=ask_flags)], T0)
+    assert bool(found.fitting) is fits
+    if not fits:
+        assert found.blocking is not None
+        assert found.blocking.field == "verified"
+
+
+def test_an_audit_share_above_the_contracts_limit_is_named() -> None:
+    with pytest.raises(ValueError, match="audit_bps: found 12001, needed 0 to 12000"):
+        request(verified=True, audit_bps=12_001)
