@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 from cloud_gpu.counterpart import OnlyKey
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.effects import (
     BuyerEffect,
     JobDone,
@@ -167,7 +168,7 @@ class Runs:
         if message.offset > told:
             run.again_at = min(run.again_at, now + self._rhythm.resend // 4)
             return []
-        new = message.chunk[told - message.offset :]
+        new = message.chunk[told - message.offset :][: limits.JOB_LOG_BYTES_MAX - told]
         if not new:
             return []
         run.told[message.stream] = told + len(new)
@@ -182,6 +183,10 @@ class Runs:
         if not self._is_the_nodes(result, at):
             return []  # asked about again; a node that cannot sign its results is paid for nothing
         del self._runs[result.body.job]
+        longest = max(result.body.stdout.size, result.body.stderr.size)
+        if longest > limits.JOB_LOG_BYTES_MAX:
+            detail = f"its node signed for {longest} bytes of output, more than a job may print"
+            return [Tell(notice=JobRefused(job=result.body.job, detail=detail))]
         return [Tell(notice=JobDone(result=result))]
 
     def declined(self, message: Declined, now: Instant) -> list[BuyerEffect]:

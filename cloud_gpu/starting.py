@@ -8,6 +8,7 @@ deadline has passed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from cloud_gpu.counterpart import OnlyKey, less_than_advertised, node_of
 from cloud_gpu.protocol.calls import Begin, RefundUnstarted
@@ -21,6 +22,9 @@ from cloud_gpu.protocol.units import Instant, cost_down
 from cloud_gpu.protocol.voucher import Accept
 from cloud_gpu.rhythm import ChainTime, Rhythm
 from cloud_gpu.spending import Purse
+
+_WAIT_MS_MIN: Final = 250
+"""A node hears of its lease a moment later than we do; an image may take it minutes."""
 
 
 class Start:
@@ -46,6 +50,7 @@ class Start:
         self.doubt = self._breach or ""
         """Why this lease is not accepted, in words; empty: nothing speaks against it."""
         self._again_at: Instant = 0
+        self._wait_ms = _WAIT_MS_MIN
         self._refund_at: Instant = 0
         self._begun_at: Instant = 0
 
@@ -86,14 +91,15 @@ class Start:
             return []
         self.doubt = self._breach or ""
         self.keys, self.advert = keys, advert.body
-        self._again_at = 0
+        self._again_at, self._wait_ms = 0, _WAIT_MS_MIN
         return [Connect(peer=advert.body.peer, addresses=advert.body.addresses)]
 
     def on_time(self, now: Instant) -> list[BuyerEffect]:
         """What has not been answered is said again; past the deadline the money is called back."""
         if now < self._again_at:
             return []
-        self._again_at = now + self._rhythm.resend
+        self._again_at = now + self._wait_ms
+        self._wait_ms = min(2 * self._wait_ms, 2 * self._rhythm.resend)
         if self.is_late:
             return self._refund(now)
         if self.advert is None or self.keys is None:
@@ -128,6 +134,7 @@ class Start:
         self.offer = offer
         started_at = max(self._time.block_at, self.terms.opened_at)
         self.accept = self._purse.accept(self.terms.key, started_at)
+        self._wait_ms = _WAIT_MS_MIN
         self._again_at = now + self._rhythm.resend
         return [Send(peer=self.advert.peer, message=AcceptGiven(accept=self.accept))]
 
