@@ -65,10 +65,9 @@ class AuditLine:
         self.verifiers[verifier] = start_verifier(self.config_of(verifier))
 
     def logs(self) -> str:
-        return "\n".join(
-            f"== {name}\n{daemon.log.read_text()[-3_000:]}"
-            for name, daemon in {**self.nodes, **self.verifiers}.items()
-        )
+        logs = {name: node.log for name, node in self.nodes.items()}
+        logs |= {name: verifier.log for name, verifier in self.verifiers.items()}
+        return "\n".join(f"== {name}\n{log.read_text()[-3_000:]}" for name, log in logs.items())
 
 
 def seed_of(verifier: str) -> bytes:
@@ -98,29 +97,33 @@ def audit_line(folder: Path) -> Iterator[AuditLine]:
         anvil.rpc.call("evm_setIntervalMining", 1)
         market = start_market(market_config(trading, folder / "market"))
         stack.callback(market.end)
-        bootstrap = list(market.addresses)
         nodes: dict[str, NodeDaemon] = {}
         verifiers: dict[str, VerifierDaemon] = {}
         line = AuditLine(
             deployed, market, nodes, verifiers, _buyer(trading, market, folder), folder
         )
-        with ThreadPoolExecutor(2) as pool:
-            started = [
-                (each.name, pool.submit(_node, each.trading, folder / each.name, bootstrap, each))
-                for each in (_Provider(LIAR, trading), *others)
-            ]
-            seen = [
-                (name, pool.submit(_verifier, line, name, audits[name], bootstrap))
-                for name in VERIFIERS
-            ]
-            for name, node in started:
-                nodes[name] = node.result()
-                stack.callback(lambda name=name: nodes[name].end())
-            for name, verifier in seen:
-                verifiers[name] = verifier.result()
-                stack.callback(lambda name=name: verifiers[name].end())
+        stack.callback(_end_all, line)
+        _start_all(line, [_Provider(LIAR, trading), *others], audits)
         _corrupt(folder / LIAR / "data")
         yield line
+
+
+def _end_all(line: AuditLine) -> None:
+    for node in line.nodes.values():
+        node.end()
+    for verifier in line.verifiers.values():
+        verifier.end()
+
+
+def _start_all(line: AuditLine, owners: list[_Provider], audits: dict[str, LocalKey]) -> None:
+    """Two at a time, for two cores."""
+    with ThreadPoolExecutor(2) as pool:
+        started = [pool.submit(_node, line, each) for each in owners]
+        seen = [pool.submit(_verifier, line, name, account) for name, account in audits.items()]
+    for node in started:
+        node.result()
+    for verifier in seen:
+        verifier.result()
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ def _provider(trading: Trading, name: str) -> _Provider:
     return _Provider(name, replace(trading, provider=owner, node=node))
 
 
-def _node(trading: Trading, folder: Path, bootstrap: list[str], provider: _Provider) -> NodeDaemon:
+def _node(line: AuditLine, provider: _Provider) -> None:
+    folder = line.folder / provider.name
     folder.mkdir(parents=True, exist_ok=True)
     machine = {
         "index": 0,
@@ -150,7 +154,9 @@ def _node(trading: Trading, folder: Path, bootstrap: list[str], provider: _Provi
         "gpu_memory_mib": 81_920,
         "verified": True,
     }
-    return start_node(node_config(trading, folder, bootstrap=bootstrap, machines=[machine]))
+    bootstrap = list(line.market.addresses)
+    config = node_config(provider.trading, folder, bootstrap=bootstrap, machines=[machine])
+    line.nodes[provider.name] = start_node(config)
 
 
 def _corrupt(data: Path) -> None:
@@ -163,7 +169,7 @@ def _corrupt(data: Path) -> None:
             path.chmod(0o755)
 
 
-def _verifier(line: AuditLine, name: str, audits: LocalKey, bootstrap: list[str]) -> VerifierDaemon:
+def _verifier(line: AuditLine, name: str, audits: LocalKey) -> None:
     folder = line.config_of(name).parent
     config = verifier_config(
         folder,
@@ -172,11 +178,11 @@ def _verifier(line: AuditLine, name: str, audits: LocalKey, bootstrap: list[str]
         key(name),
         audits,
         market=line.market.url,
-        bootstrap=bootstrap,
+        bootstrap=list(line.market.addresses),
     )
     digits = keccak256(seed_of(name)).raw.hex()
     write_secret_file(folder / "preimages", digits.encode())
-    return start_verifier(config)
+    line.verifiers[name] = start_verifier(config)
 
 
 def _buyer(trading: Trading, market: MarketDaemon, folder: Path) -> Person:
