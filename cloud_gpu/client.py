@@ -271,7 +271,11 @@ class Client:
             assert found.blocking is not None
             raise NoMatch(found.blocking)
         if found.blocking is not None:
-            progress(f"no ask fits yet: {found.blocking}")
+            listed = {advert.body.ask.payload.product for advert in adverts}
+            taken = not listed & {product.id for product in fitting}
+            what = f"{request.count}x {request.gpu_type}"
+            why = f"every {what} is let" if taken else str(found.blocking)
+            progress(f"no ask fits yet: {why}")
         account = await self.account()
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())

@@ -275,3 +275,19 @@ async def test_a_lease_that_never_began_is_refunded_in_time(world: World) -> Non
     await trio.sleep(21)
     assert await client.end(lease) is MachineStatus.FREE
     assert conserved(world)
+
+
+@in_world()
+async def test_a_machine_that_is_let_is_waited_for_and_said_to_be(world: World) -> None:
+    client = world.client()
+    first = await opened(world, client)
+
+    async def free() -> None:
+        await trio.sleep(10)
+        await first.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(free)
+        with pytest.raises(NoMatch):
+            await opened(world, client, start_timeout=5)
+    assert any("every 2x A100 is let" in line for line in said)
