@@ -26,6 +26,7 @@ from cloud_gpu.cli.requirements import (
     StartBy,
     Verified,
     requirement,
+    wishes,
 )
 from cloud_gpu.protocol.errors import OutsideWorldError
 from cloud_gpu.protocol.units import format_duration, format_tokens
@@ -82,19 +83,9 @@ def up(
         words += ["--isolation", isolation] if isolation else []
         words += ["--verified", "--audit-bps", str(request.audit_bps.value)] if verified else []
         return _opened(run, name, words)
-    wishes: dict[str, Any] = {
-        "gpu_type": request.gpu_type,
-        "count": request.count,
-        "timeout": request.duration,
-        "start_timeout": request.start_timeout,
-        "region": request.region or None,
-        "isolation": str(request.isolation),
-        "verified": request.verified,
-        "audit_bps": request.audit_bps.value,
-    }
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):
-        with run.outside.session(settings, run.say.progress, **wishes) as session:
+        with run.outside.session(settings, run.say.progress, **wishes(request)) as session:
             record |= _facts(session, request.duration)
             _keep(run, session, record, idle_s)
         assert session.bill is not None, "a session that was left has a bill"

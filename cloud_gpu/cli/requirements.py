@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,3 +61,17 @@ def requirement(
         )
     except ValueError as error:
         raise UsageWrong(str(error)) from error
+
+
+def wishes(request: LeaseRequest) -> dict[str, Any]:
+    """A request in the words of a session."""
+    return {
+        "gpu_type": request.gpu_type,
+        "count": request.count,
+        "timeout": request.duration,
+        "start_timeout": request.start_timeout,
+        "region": request.region or None,
+        "isolation": str(request.isolation),
+        "verified": request.verified,
+        "audit_bps": request.audit_bps.value,
+    }

@@ -24,6 +24,7 @@ from cloud_gpu.cli.requirements import (
     StartBy,
     Verified,
     requirement,
+    wishes,
 )
 from cloud_gpu.protocol.errors import CloudGpuError, RunError
 from cloud_gpu.protocol.units import format_tokens
@@ -98,17 +99,7 @@ def _rented(
     get: list[str] | None,
     install: list[str] | None,
 ) -> tuple[RunResult, Bill | None]:
-    words: dict[str, Any] = {
-        "gpu_type": request.gpu_type,
-        "count": request.count,
-        "timeout": request.duration,
-        "start_timeout": request.start_timeout,
-        "region": request.region or None,
-        "isolation": str(request.isolation),
-        "verified": request.verified,
-        "audit_bps": request.audit_bps.value,
-    }
-    with run.outside.session(settings, run.say.progress, **words) as session:
+    with run.outside.session(settings, run.say.progress, **wishes(request)) as session:
         if install:
             session.install(*install)
         for local in put or []:

@@ -67,17 +67,10 @@ def deploy(
         # The two contracts name each other, so the second one's address is computed beforehand.
         count = whole(rpc.call("eth_getTransactionCount", str(key.address), "pending"))
         module = created_at(key.address, count + 1) if audits else ZERO_ADDRESS
-        receipt = sender.send(
-            None,
-            lease_book().deployment(
-                token,
-                (windows.start, windows.claim, windows.retire, windows.no_show),
-                registration_fee,
-                guardian,
-                module,
-                audits.windows.commit if audits else 0,
-            ),
-        )
+        times = (windows.start, windows.claim, windows.retire, windows.no_show)
+        commit = audits.windows.commit if audits else 0
+        creation = lease_book().deployment(token, times, registration_fee, guardian, module, commit)
+        receipt = sender.send(None, creation)
         address = _created(rpc, receipt)
         if audits is not None:
             _deploy_audits(rpc, sender, address, module, audits)
