@@ -277,8 +277,8 @@ contract OpenBatch is Fixture {
         _assertSkip(ask, bid, SkipCode.FLAGS_DIFFER);
     }
 
-    /// @dev Held pay comes with the Verification module; until then such leases do not open.
-    function test_openBatch_whenBothWantAVerifiedLease_thenSkips() external {
+    /// @dev This book was made without a Verification module. With one: test/unit/verification.
+    function test_openBatch_whenVerifiedAndTheBookHasNoModule_thenSkips() external {
         (Ask memory ask, Bid memory bid) = (_ask(), _bid());
         (ask.flags, bid.flags, bid.auditBps) = (VERIFIED, VERIFIED, 600);
         _assertSkip(ask, bid, SkipCode.VERIFIED_CLOSED);

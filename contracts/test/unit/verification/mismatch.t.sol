@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {IVerification} from "../../../src/interfaces/IVerification.sol";
+import {BatchState, Leaf, Sibling, Verdict, VerdictResult} from "../../../src/types/Audits.sol";
+import {AuditFixture} from "./AuditFixture.sol";
+
+contract Mismatch is AuditFixture {
+    uint256 private constant V = 3e6;
+    address private constant BURNT = 0x000000000000000000000000000000000000dEaD;
+
+    function _error(bytes4 selector, uint256 value) private pure returns (bytes memory) {
+        return abi.encodeWithSelector(selector, value);
+    }
+
+    function _tryAccuse(Leaf memory leaf, Sibling[] memory proof, Verdict memory verdict, bytes memory error_)
+        private
+    {
+        bytes memory first = _signVerdict(verifier[0], verdict);
+        bytes memory second = _signVerdict(verifier[1], verdict);
+        vm.expectRevert(error_);
+        module.accuse(leaf, proof, verdict, first, second);
+    }
+
+    function _accuseAs(uint24 seq, address a, address b, address refused) private {
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        (bytes memory first, bytes memory second) = (_signVerdict(a, verdict), _signVerdict(b, verdict));
+        if (refused != address(0)) {
+            vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_NotVerifier.selector, refused));
+        }
+        module.accuse(_leaf(seq, 0, 1), proof, verdict, first, second);
+    }
+
+    // ------------------------------------------------------------------------------------------------ accuse
+
+    function test_accuse_whenAllIsWell_thenOpensTheWindow() external {
+        uint24 seq = _drawn(V);
+        vm.expectEmit(address(module));
+        emit IVerification.SegmentAccused(_key(), seq, 0, 1, uint32(block.timestamp + CHALLENGE));
+        _accuse(seq, 0, 1);
+        _assertState(seq, 0, BatchState.ACCUSED);
+        assertEq(_batch(seq, 0).accused, 2);
+    }
+
+    function test_accuse_whenSignaturesComeInEitherOrder_thenAccepts() external {
+        uint24 seq = _drawn(V);
+        _accuseAs(seq, verifier[1], verifier[0], address(0));
+    }
+
+    function test_accuse_whenNotDrawnOrEnded_thenReverts() external {
+        uint24 seq = _endedWith(V);
+        _commitBatch(seq, 0);
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        bytes4 wrongState = IVerification.Verification_WrongState.selector;
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, _error(wrongState, uint256(BatchState.COMMITTED)));
+        _drawBatch(seq, 0);
+        _finalizeClean(seq, 0);
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, _error(wrongState, uint256(BatchState.FINAL)));
+    }
+
+    function test_accuse_whenPastTheHardCap_thenReverts() external {
+        uint24 seq = _drawn(V);
+        uint256 closesAt = _batch(seq, 0).committedAt + HARD_CAP;
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        vm.warp(closesAt + 1);
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, _error(IVerification.Verification_TooLate.selector, closesAt));
+        vm.warp(closesAt);
+        _accuse(seq, 0, 1);
+    }
+
+    function test_accuse_whenTheProofIsWrong_thenReverts() external {
+        uint24 seq = _drawn(V);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        bytes memory error_ = _error(IVerification.Verification_BadProof.selector, 1);
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        (, Sibling[] memory foreign) = _tree(seq, 0, 0);
+        _tryAccuse(_leaf(seq, 0, 1), foreign, verdict, error_);
+        _tryAccuse(_leaf(seq, 0, 1), new Sibling[](0), verdict, error_);
+        Leaf memory leaf = _leaf(seq, 0, 1);
+        leaf.weight += 1;
+        _tryAccuse(leaf, proof, verdict, error_);
+        leaf = _leaf(seq, 0, 1);
+        leaf.result = keccak256("another");
+        _tryAccuse(leaf, proof, verdict, error_);
+        proof[0].weight -= 1;
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, error_);
+    }
+
+    function test_accuse_whenTheVerdictIsOfSomethingElse_thenReverts() external {
+        uint24 seq = _drawn(V);
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        bytes memory error_ = abi.encodeWithSelector(IVerification.Verification_BadVerdict.selector);
+        Verdict[8] memory wrong;
+        for (uint256 i; i < 8; ++i) {
+            wrong[i] = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        }
+        wrong[0].result = uint8(VerdictResult.MATCH);
+        wrong[1].result = uint8(VerdictResult.INCOMPARABLE);
+        wrong[2].i = 2;
+        wrong[3].batchNo = 1;
+        wrong[4].seq += 1;
+        wrong[5].index += 1;
+        wrong[6].provider = stranger;
+        wrong[7].leaf = keccak256("another leaf");
+        for (uint256 i; i < 8; ++i) {
+            _tryAccuse(_leaf(seq, 0, 1), proof, wrong[i], error_);
+        }
+    }
+
+    function test_accuse_whenNotBothVerifiersSigned_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuseAs(seq, verifier[0], verifier[0], verifier[0]);
+        _accuseAs(seq, verifier[0], stranger, stranger);
+        _accuseAs(seq, stranger, verifier[1], stranger);
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        bytes memory first = _signVerdict(verifier[0], verdict);
+        vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_NotVerifier.selector, address(0)));
+        module.accuse(_leaf(seq, 0, 1), proof, verdict, first, "");
+    }
+
+    function test_accuse_whenAccusedContestedOrConvictedBefore_thenReverts() external {
+        uint24 seq = _drawn(V);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        bytes memory error_ = _error(IVerification.Verification_WrongSegment.selector, 1);
+        _accuse(seq, 0, 1);
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, error_);
+        _contest(seq, 0, 1, VerdictResult.MATCH);
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, error_);
+    }
+
+    // ------------------------------------------------------------------------------------------------ contest
+
+    function test_contest_whenAVerifierSaysOtherwise_thenClears() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 1);
+        vm.expectEmit(address(module));
+        emit IVerification.AccusationContested(_key(), seq, 0, 1, verifier[1]);
+        _contest(seq, 0, 1, VerdictResult.INCOMPARABLE);
+        _assertState(seq, 0, BatchState.DRAWN);
+        assertEq(_bond(), BOND);
+        vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 1));
+        _convict(seq, 0, 1);
+        _finalizeClean(seq, 0);
+        _assertState(seq, 0, BatchState.PARTIAL);
+        assertEq(_cash(buyer), CASH - V - 210_000 + 600_000 + 42_000); // its price and its audit share
+        _assertAllSolvent();
+    }
+
+    function test_contest_whenNotAccused_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 0);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MATCH);
+        bytes memory signature = _signVerdict(verifier[0], verdict);
+        vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 1));
+        module.contest(verdict, signature);
+        verdict.i = 200;
+        vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 200));
+        module.contest(verdict, signature);
+    }
+
+    function test_contest_whenTheWindowIsOver_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 1);
+        uint256 until = block.timestamp + CHALLENGE;
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MATCH);
+        bytes memory signature = _signVerdict(verifier[0], verdict);
+        vm.warp(until + 1);
+        vm.expectRevert(_error(IVerification.Verification_TooLate.selector, until));
+        module.contest(verdict, signature);
+        vm.warp(until);
+        module.contest(verdict, signature);
+    }
+
+    function test_contest_whenItIsAMismatchOrNoVerifiers_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        bytes memory signature = _signVerdict(verifier[0], verdict);
+        vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_BadVerdict.selector));
+        module.contest(verdict, signature);
+        verdict.result = uint8(VerdictResult.MATCH);
+        signature = _signVerdict(provider, verdict);
+        vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_NotVerifier.selector, provider));
+        module.contest(verdict, signature);
+    }
+
+    // ------------------------------------------------------------------------------------------------ convict
+
+    function test_convict_whenTheWindowIsOpen_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 1);
+        uint256 until = block.timestamp + CHALLENGE;
+        vm.warp(until);
+        vm.expectRevert(_error(IVerification.Verification_TooEarly.selector, until + 1));
+        _convict(seq, 0, 1);
+    }
+
+    function test_convict_whenItIsTheFirst_thenReturnsThePriceAndBurnsTheFine() external {
+        uint24 seq = _drawn(V);
+        uint256 before = _cash(provider);
+        _accuse(seq, 0, 1);
+        skip(CHALLENGE + 1);
+        vm.expectEmit(address(book));
+        emit ILeaseBookLog.BondSlashed(_key(), 0, 12e6);
+        vm.expectEmit(address(module));
+        emit IVerification.SegmentConvicted(_key(), seq, 0, 1, 600_000, 12e6); // 20 % of 3 tokens, and 20 times that
+        vm.prank(stranger);
+        _convict(seq, 0, 1);
+        assertEq(_cash(buyer), CASH - V - 210_000 + 600_000);
+        assertEq(_bond(), BOND - 12);
+        assertEq(_locked(), 9e6);
+        assertEq(_batch(seq, 0).locked, 9e6);
+        assertEq(_batch(seq, 0).left, V - 600_000);
+        assertEq(token.balanceOf(BURNT), 12e6 + 2 * FEE_TO_REGISTER);
+        assertEq(_cash(provider), before, "no change was left over");
+        _assertState(seq, 0, BatchState.DRAWN);
+        _assertAllSolvent();
+    }
+
+    function test_convict_whenTheFineIsNoWholeUnit_thenTheChangeIsTheProviders() external {
+        uint24 seq = _drawn(3_000_010);
+        uint256 before = _cash(provider);
+        _punish(seq, 0, 1); // price 600,002, fine 12,000,040
+        assertEq(_bond(), BOND - 13);
+        assertEq(_locked(), 22e6 - 13e6);
+        assertEq(_cash(provider) - before, 999_960);
+        assertEq(token.balanceOf(BURNT), 12_000_040 + 2 * FEE_TO_REGISTER);
+        _assertAllSolvent();
+    }
+
+    function test_convict_whenTheFineIsAboveTheLock_thenBurnsTheLock() external {
+        uint24 seq = _drawn(V);
+        _punish(seq, 0, 2); // 60 %: twenty times 1.8 is 36, locked are 21
+        assertEq(_bond(), BOND - 21);
+        assertEq(_locked(), 0);
+        _assertAllSolvent();
+        _finalizeClean(seq, 0);
+        _assertState(seq, 0, BatchState.PARTIAL);
+        _assertAllSolvent();
+    }
+
+    function test_convict_whenItIsTheLeasesSecond_thenForfeitsTheRest() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 0);
+        _accuse(seq, 0, 1);
+        skip(CHALLENGE + 1);
+        _convict(seq, 0, 0);
+        _convict(seq, 0, 1);
+        uint256 before = _cash(provider);
+        uint256 burntBefore = token.balanceOf(BURNT);
+        _finalizeClean(seq, 0);
+        _assertState(seq, 0, BatchState.PARTIAL);
+        assertEq(_cash(provider), before);
+        assertEq(token.balanceOf(BURNT) - burntBefore, 1_800_000);
+        assertEq(_cash(audits[0]), 0);
+        assertEq(_cash(buyer), CASH - V + 1_200_000); // two prices; the audit share of what is not paid
+        assertEq(_locked(), 0);
+        _assertAllSolvent();
+    }
+
+    function test_convict_whenTheFirstWasInAnotherBatchOfTheLease_thenForfeitsThisOne() external {
+        uint24 seq = _openVerified();
+        skip(1 hours);
+        _settleAt(seq, 1e6);
+        _commitBatch(seq, 0);
+        _drawBatch(seq, 0);
+        _settleAt(seq, 2e6);
+        _commitBatch(seq, 1);
+        _drawBatch(seq, 1);
+        _closeAt(seq, 2e6);
+        _accuse(seq, 0, 0);
+        _accuse(seq, 1, 0);
+        skip(CHALLENGE + 1);
+        _convict(seq, 0, 0);
+        _convict(seq, 1, 0);
+        uint256 before = _cash(provider);
+        _finalizeClean(seq, 1);
+        assertEq(_cash(provider), before, "the second batch is forfeit");
+        _finalizeClean(seq, 0);
+        assertEq(_cash(provider), before + 780_000, "the first is not");
+        _assertAllSolvent();
+    }
+
+    function test_convict_whenAnotherLeaseHadOne_thenItCountsAlone() external {
+        uint24 first = _drawn(1e6);
+        _punish(first, 0, 0);
+        uint24 second = _drawn(1e6);
+        _punish(second, 0, 0);
+        uint256 before = _cash(provider);
+        _finalizeClean(second, 0);
+        assertEq(_cash(provider), before + 780_000);
+    }
+
+    // ------------------------------------------------------------------------------------------------ late
+
+    function _unverified() private returns (uint24 seq) {
+        seq = _drawn(V);
+        skip(HARD_CAP);
+        _finalizeUnverified(seq, 0);
+    }
+
+    function test_late_whenTheBatchEndedUnverified_thenTakesPriceAndFineFromTheFreeBond() external {
+        uint24 seq = _unverified();
+        assertEq(_locked(), 0);
+        uint256 before = _cash(buyer);
+        skip(6 days);
+        _punish(seq, 0, 1);
+        assertEq(_cash(buyer), before + 600_000);
+        assertEq(_bond(), BOND - 13); // 0.6 + 12, the change is the provider's
+        _assertState(seq, 0, BatchState.FINAL_UNVERIFIED);
+        _assertAllSolvent();
+    }
+
+    function test_late_whenContested_thenNothingMoves() external {
+        uint24 seq = _unverified();
+        _accuse(seq, 0, 1);
+        _contest(seq, 0, 1, VerdictResult.MATCH);
+        assertEq(_bond(), BOND);
+        _assertAllSolvent();
+    }
+
+    function test_late_whenTheWindowIsOver_thenReverts() external {
+        uint24 seq = _unverified();
+        uint256 closesAt = _batch(seq, 0).committedAt + HARD_CAP + LATE_SLASH;
+        (, Sibling[] memory proof) = _tree(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
+        vm.warp(closesAt + 1);
+        _tryAccuse(_leaf(seq, 0, 1), proof, verdict, _error(IVerification.Verification_TooLate.selector, closesAt));
+    }
+
+    /// @dev What another batch locked is not there for this one.
+    function test_late_whenTheBondIsLockedElsewhere_thenTakesWhatIsFree() external {
+        uint24 seq = _unverified();
+        _accuse(seq, 0, 1);
+        skip(CHALLENGE + 1);
+        uint24 other = _openVerified();
+        skip(2 hours);
+        _settleAt(other, 4_500_000);
+        _weigh(1, 0);
+        _commitBatch(other, 0); // locks 90 of 100
+        _weigh(3, 200_000);
+        uint256 before = _cash(buyer);
+        vm.expectEmit(address(book));
+        emit ILeaseBookLog.BondSlashed(_key(), 600_000, 9_400_000);
+        _convict(seq, 0, 1);
+        assertEq(_cash(buyer), before + 600_000);
+        assertEq(_bond(), 90);
+        assertEq(_locked(), 90e6);
+        _assertAllSolvent();
+    }
+}
