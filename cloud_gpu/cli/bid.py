@@ -5,6 +5,7 @@ What was handed in from here is remembered, so that `bid ls` can ask how far it 
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +28,7 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
-from cloud_gpu.protocol.codec import from_json, to_builtins
+from cloud_gpu.protocol.codec import from_builtins, from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
@@ -69,7 +70,7 @@ def place(
     if (gpu is None) == (body is None):
         raise UsageWrong("a bid is either made from --gpu and the others, or read by --body")
     if body is not None:
-        orders: tuple[SignedBid, ...] = (_read(body),)
+        orders: tuple[SignedBid, ...] = _read(body)
     else:
         request = requirement(
             settings,
@@ -105,12 +106,24 @@ async def _submit(client: Client, orders: tuple[SignedBid, ...]) -> None:
         await client.submit(order)
 
 
-def _read(body: str) -> SignedBid:
+def _read(body: str) -> tuple[SignedBid, ...]:
+    """One signed bid, or all that `bid place --dry-run --json` printed."""
     try:
         text = sys.stdin.read() if body == "-" else Path(body).read_text()
-        return from_json(text, SignedBid)
+        return orders_in(text)
     except (OSError, ValueError) as error:
         raise UsageWrong(f"--body {body}: {error}") from error
+
+
+def orders_in(text: str) -> tuple[SignedBid, ...]:
+    """Read signed bids strictly. Raises ValueError naming the field."""
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if isinstance(found, dict) and found.get("kind") == "bid":
+        return from_builtins(found.get("orders"), tuple[SignedBid, ...])
+    return (from_json(text, SignedBid),)
 
 
 def show(
