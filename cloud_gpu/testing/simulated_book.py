@@ -25,6 +25,7 @@ from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.identity import Delegation, Delegations, KeyRole
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
+    LeaseFlags,
     LeaseKey,
     LeaseTerms,
     MachineKey,
@@ -36,6 +37,7 @@ from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.signing import TypedData, recover
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address, Digest, Signature
+from cloud_gpu.testing.simulated_audits import AuditRows, HeldRow
 
 RUNNING = (MachineStatus.ACTIVE, MachineStatus.STOPPED)
 
@@ -84,6 +86,7 @@ class LeaseRow:
     """Start deadline while Funded, the start afterwards."""
     paid: int = 0
     is_ready: bool = False
+    flags: int = 0
 
     @property
     def end(self) -> int:
@@ -119,6 +122,7 @@ class SimulatedBook:
     products: dict[int, Product] = field(default_factory=dict)
     markets: dict[int, tuple[Address, BasisPoints]] = field(default_factory=dict)
     keys: Delegations = field(default_factory=Delegations)
+    audits: AuditRows = field(default_factory=AuditRows)
     deposited: int = 0
     """Everything that came in, less what went out: the contract's token balance."""
     transaction: Digest = field(default_factory=lambda: Digest(bytes(32)))
@@ -133,6 +137,7 @@ class SimulatedBook:
                 key: replace(row, lease=replace(row.lease) if row.lease else None)
                 for key, row in self.machines.items()
             },
+            audits=self.audits.copy(),
             log=list(self.log),
         )
 
@@ -237,10 +242,11 @@ class SimulatedBook:
 
     @property
     def owed(self) -> int:
-        """What the book owes: Σ cash + Σ bonds + Σ live (cap - paid)."""
+        """What the book owes: Σ cash + Σ bonds + Σ live (cap - paid) + held pay + open batches."""
         live = sum(m.lease.cap - m.lease.paid for m in self.machines.values() if m.lease)
         bonds = sum(machine.bond for machine in self.machines.values())
-        return sum(row.cash for row in self.accounts.values()) + bonds + live
+        cash = sum(row.cash for row in self.accounts.values())
+        return cash + bonds + live + self.audits.money
 
     # What several calls share.
 
@@ -272,17 +278,28 @@ class SimulatedBook:
         """What has accrued."""
         return accrued(TokenAmount(lease.cap), self.now - lease.start, lease.duration).value
 
-    def pay(self, provider: Address, lease: LeaseRow, paid: int) -> None:
-        """Pay the provider up to `paid` in all, the market's fee out of it."""
-        delta, fee = paid - lease.paid, 0
+    def pay(self, key: LeaseKey, lease: LeaseRow, paid: int) -> None:
+        """Pay up to `paid` in all: to the provider and the market, or into the lease's slot."""
+        delta = paid - lease.paid
         if delta <= 0:
             return
-        if lease.market_id:
-            account, rate = self.markets[lease.market_id]
-            fee = share_down(TokenAmount(delta), rate).value
-            self.accounts[account].cash += fee
-        self.accounts[provider].cash += delta - fee
+        if lease.flags & LeaseFlags.VERIFIED:
+            held = self.audits.of(key)
+            assert held is not None, f"{key} runs and has no slot"
+            held.amount += delta
+        else:
+            self.share(key.provider, lease.market_id, delta)
         lease.paid = paid
+
+    def share(self, provider: Address, market_id: int, amount: int) -> int:
+        """Credit the provider, the market's fee out of it; returns the fee."""
+        fee = 0
+        if market_id:
+            account, rate = self.markets[market_id]
+            fee = share_down(TokenAmount(amount), rate).value
+            self.accounts[account].cash += fee
+        self.accounts[provider].cash += amount - fee
+        return fee
 
     def free(self, key: LeaseKey, paid: int, reason: LeaseEndReason) -> None:
         """End the lease: the rest is the buyer's, the machine free."""
@@ -290,6 +307,8 @@ class SimulatedBook:
         lease = machine.lease
         assert lease is not None, key
         self.accounts[lease.buyer].cash += lease.cap - paid
+        if lease.flags & LeaseFlags.VERIFIED:
+            self.accounts[lease.buyer].cash += self.audits.end(key, self.now)
         machine.lease, machine.status = None, MachineStatus.FREE
         self.log.append(LeaseClosed(lease=key, reason=reason, paid=TokenAmount(paid), at=self.now))
 
@@ -307,8 +326,28 @@ class SimulatedBook:
         self.accounts[key.provider].cash += whole - amount
         self.log.append(PenaltyPaid(lease=key, amount=TokenAmount(amount), at=self.now))
 
+    def slash(self, key: MachineKey, buyer: Address, refund: int, fine: int) -> tuple[int, int]:
+        """Take from the free bond: a refund to a buyer, then a fine that is burnt; what it was."""
+        machine, unit = self.machines[key], self.deployment.bond_unit.value
+        free = machine.free_bond // unit * unit
+        refund = min(refund, free)
+        fine = min(fine, free - refund)
+        whole = -(-(refund + fine) // unit) * unit
+        machine.bond -= whole
+        self.accounts[buyer].cash += refund
+        self.accounts[key.provider].cash += whole - refund - fine
+        self.deposited -= fine
+        return refund, fine
+
     def fund(
-        self, key: LeaseKey, buyer: Address, cap: int, market_id: int, duration: int, bid: Digest
+        self,
+        key: LeaseKey,
+        buyer: Address,
+        cap: int,
+        market_id: int,
+        duration: int,
+        bid: Digest,
+        flags: int = 0,
     ) -> None:
         """Lock the buyer's money and open the lease."""
         machine, account = self.machines[key.machine], self.accounts[buyer]
@@ -316,7 +355,12 @@ class SimulatedBook:
         deadline = self.now + self.deployment.windows.start
         machine.status, machine.seq = MachineStatus.FUNDED, key.seq
         machine.lease = LeaseRow(
-            buyer=buyer, cap=cap, market_id=market_id, duration=duration, start=deadline
+            buyer=buyer,
+            cap=cap,
+            market_id=market_id,
+            duration=duration,
+            start=deadline,
+            flags=flags,
         )
         terms = LeaseTerms(
             key=key,
@@ -326,7 +370,19 @@ class SimulatedBook:
             start_deadline=deadline,
             market_id=market_id,
             opened_at=self.now,
+            flags=flags,
         )
         self.log.append(
             LeaseOpened(terms=terms, bid=bid, at=self.now, transaction=self.transaction)
+        )
+
+    def hold(self, key: LeaseKey, buyer: Address, market_id: int, rate: BasisPoints) -> None:
+        """A verified lease was funded: its slot, with the audit share out of the buyer's cash."""
+        machine = self.machines[key.machine]
+        assert machine.lease is not None, key
+        audit = share_down(TokenAmount(machine.lease.cap), rate).value
+        self.accounts[buyer].cash -= audit
+        self.audits.put(
+            key,
+            HeldRow(seq=key.seq, buyer=buyer, market_id=market_id, audit_bps=rate, audit=audit),
         )

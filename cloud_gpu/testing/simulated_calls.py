@@ -39,14 +39,15 @@ from cloud_gpu.protocol.chain_events import (
 )
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineStatus
-from cloud_gpu.protocol.orders import BidFlags
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseFlags, LeaseKey, MachineStatus
+from cloud_gpu.protocol.orders import Ask, Bid, BidFlags
 from cloud_gpu.protocol.settlement import bond_needed, no_show_amount, payable, release_penalty
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
+from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down, share_down
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.protocol.voucher import Ready, Voucher
 from cloud_gpu.testing.simulated_book import RUNNING, LeaseRow, Revert, SimulatedBook
+from cloud_gpu.testing.simulated_verification import carry_out_audit
 
 _NAMED = (LeaseEndReason.RELEASED, LeaseEndReason.NO_VOUCHERS, LeaseEndReason.HEALTH)
 
@@ -84,7 +85,7 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
             | FinaliseBatch()
             | ReturnHeld()
         ):
-            raise Revert("Verification is not simulated here")
+            carry_out_audit(book, call)
         case _:
             assert_never(call)
 
@@ -132,6 +133,7 @@ def _open(
     if machine.free_bond < bond_needed(cap, rules.min_bond).value:
         return RejectReason.BOND_TOO_LOW
     account = book.accounts.get(bid.buyer)
+    audit = share_down(cap, bid.audit_bps)
     if account is None or account.cash < cap.value:
         return RejectReason.CASH_TOO_LOW
     if not account.peek(bid.nonce):
@@ -140,8 +142,16 @@ def _open(
         return RejectReason.BAD_SIGNATURE
     if not book.is_signed_by(bid, entry.bid.signature, bid.buyer, KeyRole.NODE, 2**40):
         return RejectReason.BAD_SIGNATURE
+    is_verified = bool(bid.flags & BidFlags.VERIFIED)
+    if is_verified and book.audits.slot(key) is not None:
+        return RejectReason.MACHINE_NOT_FREE
+    if account.cash < cap.value + audit.value:
+        return RejectReason.CASH_TOO_LOW
     account.use(bid.nonce)
-    book.fund(key, bid.buyer, cap.value, market_id, bid.duration, bid.id)
+    flags = LeaseFlags.VERIFIED if is_verified else LeaseFlags(0)
+    book.fund(key, bid.buyer, cap.value, market_id, bid.duration, bid.id, flags)
+    if is_verified:
+        book.hold(key, bid.buyer, market_id, bid.audit_bps)
     return None
 
 
@@ -165,7 +175,6 @@ def _terms(
 ) -> RejectReason | None:
     ask, bid = entry.ask.payload, entry.bid.payload
     rules = book.products[call.product]
-    flags = ask.flags | bid.flags
     for broken, reason in (
         (not ask.product == bid.product == call.product, RejectReason.WRONG_PRODUCT),
         (bid.count != rules.slice_gpus, RejectReason.WRONG_COUNT),
@@ -180,11 +189,19 @@ def _terms(
             RejectReason.DURATION_OUTSIDE_LIMITS,
         ),
         (book.now > min(ask.start_by, bid.start_by), RejectReason.EXPIRED),
-        (bool(flags & BidFlags.VERIFIED or bid.audit_bps), RejectReason.FLAGS_DIFFER),
+        (not _may_be_verified(book, call.product, ask, bid), RejectReason.FLAGS_DIFFER),
     ):
         if broken:
             return reason
     return None
+
+
+def _may_be_verified(book: SimulatedBook, product: int, ask: Ask, bid: Bid) -> bool:
+    """A verified bid takes an ask, a product and a deployment that are so too."""
+    if not bid.flags & BidFlags.VERIFIED:
+        return not bid.audit_bps
+    both = ask.flags & book.products[product].flags & BidFlags.VERIFIED
+    return bool(both) and not book.deployment.verification.is_zero
 
 
 def _post_ready(book: SimulatedBook, ready: Signed[Ready]) -> None:
@@ -244,7 +261,7 @@ def _settle(book: SimulatedBook, signed: Signed[Voucher]) -> RejectReason | None
     signature = (voucher, signed.signature, lease.buyer, KeyRole.SESSION, lease.start)
     if not book.is_signed_by(*signature):
         return RejectReason.BAD_SIGNATURE
-    book.pay(voucher.provider, lease, paid)
+    book.pay(voucher.lease, lease, paid)
     book.log.append(LeaseSettled(lease=voucher.lease, paid=TokenAmount(paid), at=book.now))
     return None
 
@@ -282,7 +299,7 @@ def _close(book: SimulatedBook, entry: Closing) -> RejectReason | None:
     )
     if paid != lease.cap and not signed_final:
         return RejectReason.BAD_SIGNATURE
-    book.pay(voucher.provider, lease, paid)
+    book.pay(voucher.lease, lease, paid)
     over = LeaseEndReason.STOPPED if stopped or early else LeaseEndReason.END_OF_TIME
     book.free(voucher.lease, paid, over)
     return None
@@ -319,7 +336,7 @@ def _release(book: SimulatedBook, sender: Address, call: ReleaseLease) -> None:
         if voucher.payload.lease != key or not book.is_signed_by(*signature):
             raise Revert("LeaseBook_BadSignature")
         paid = _paid_after(book, lease, voucher.payload.amount)
-        book.pay(key.provider, lease, paid)
+        book.pay(key, lease, paid)
     reason = call.reason
     if machine.status is MachineStatus.STOPPED:
         reason = LeaseEndReason.STOPPED

@@ -102,6 +102,8 @@ class SimulatedChain:
     def _append(self, at: int, taken: Sequence[Transaction]) -> None:
         book = self.book.copy()
         book.now, book.log = at, []
+        book.audits.block = self.head.number + 1
+        book.audits.block_hash = self._block_hash
         heard: list[tuple[Address | None, ChainEvent]] = []
         for transaction in taken:
             book.transaction = keccak256(
@@ -153,6 +155,9 @@ class SimulatedChain:
             known.append((block.number, block.hash))
             news.append(ChainAdvanced(block=block.number, at=block.at))
         return news
+
+    def _block_hash(self, number: int) -> Digest | None:
+        return self._blocks[number].hash if 0 <= number < len(self._blocks) else None
 
     def _holds(self, number: int, block_hash: Digest) -> bool:
         return number < len(self._blocks) and self._blocks[number].hash == block_hash

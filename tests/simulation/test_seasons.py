@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cloud_gpu.protocol.calls import ExpireLease, RefundUnstarted
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.testing import simulated_calls
-from cloud_gpu.testing.simulated_book import SimulatedBook
+from cloud_gpu.testing.simulated_book import LeaseRow, SimulatedBook
 from tests.simulation import faults as weather
 from tests.simulation.world import World
 
@@ -103,9 +104,9 @@ def test_checkers_when_nobody_ends_what_hangs_then_they_notice(
 def test_checkers_when_money_appears_then_they_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     pay = SimulatedBook.pay
 
-    def generous(book: SimulatedBook, provider: object, lease: object, paid: int) -> None:
-        pay(book, provider, lease, paid)  # type: ignore[arg-type]
-        book.accounts[provider].cash += 1  # type: ignore[index]
+    def generous(book: SimulatedBook, key: LeaseKey, lease: LeaseRow, paid: int) -> None:
+        pay(book, key, lease, paid)
+        book.accounts[key.provider].cash += 1
 
     monkeypatch.setattr(SimulatedBook, "pay", generous)
     with pytest.raises(AssertionError, match=r"\d+"):

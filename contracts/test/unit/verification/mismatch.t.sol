@@ -86,6 +86,11 @@ contract Mismatch is AuditFixture {
         leaf = _leaf(seq, 0, 1);
         leaf.result = keccak256("another");
         _tryAccuse(leaf, proof, verdict, error_);
+        Sibling[] memory longer = new Sibling[](proof.length + 1);
+        for (uint256 k; k < proof.length; ++k) {
+            longer[k] = proof[k];
+        }
+        _tryAccuse(_leaf(seq, 0, 1), longer, verdict, error_);
         proof[0].weight -= 1;
         _tryAccuse(_leaf(seq, 0, 1), proof, verdict, error_);
     }
