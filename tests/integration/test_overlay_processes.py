@@ -77,6 +77,14 @@ async def test_a_killed_hub_that_starts_again_has_its_leaves_back() -> None:
                 assert await take(right, 1) == [b"from the hub, same key"]
 
 
+async def echoed(asker: Overlay, address: str, payload: bytes) -> bytes | None:
+    """What the peer answers, or None when it does not."""
+    try:
+        return await asker.request(address, "/test/echo/1", payload, 5)
+    except (RequestTimedOut, PeerUnreachable):
+        return None
+
+
 async def test_a_stopped_peer_is_noticed_cut_and_taken_back() -> None:
     async with open_overlay(SETTINGS, secret_of(1)) as hub:
         joining = replace(SETTINGS, bootstrap=hub.addresses)
@@ -96,4 +104,6 @@ async def test_a_stopped_peer_is_noticed_cut_and_taken_back() -> None:
             assert trio.current_time() - stopped < 8
             process.send_signal(signal.SIGCONT)
             await hub.wait_for_peers(TOPIC, 2, timeout_s=10)
-            assert await hub.request(address, "/test/echo/1", b"back", 10) == b"back"
+            with trio.fail_after(20):  # it wakes with old connections that are closed one by one
+                while await echoed(hub, address, b"back") != b"back":  # noqa: ASYNC110  # the peer tells nobody
+                    await trio.sleep(0.2)
