@@ -39,11 +39,8 @@ MACHINES_EACH: Final = 4
 NODES_MAX: Final = 64
 MAX_PRICE: Final = "5.00"
 """The buyer's standing limit, tokens per GPU-hour: above every offer of the list."""
-STAND_INS: Final = (
-    "simulated GPUs, declared as such",
-    "the chain is a local Anvil, its token play money",
-)
-"""What the launcher itself pretends; nodes add theirs."""
+STAND_INS: Final = ("the chain is a local Anvil, its token play money",)
+"""What the launcher itself pretends; nodes add theirs: simulated GPUs, no isolation."""
 
 
 @dataclass(frozen=True, slots=True)
