@@ -5,11 +5,11 @@ What was handed in from here is remembered, so that `bid ls` can ask how far it 
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from cloud_gpu.cli.confirming import confirm
@@ -28,7 +28,7 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
-from cloud_gpu.protocol.codec import from_builtins, from_json, to_builtins
+from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
@@ -115,14 +115,16 @@ def _read(body: str) -> tuple[SignedBid, ...]:
         raise UsageWrong(f"--body {body}: {error}") from error
 
 
+class _Printed(msgspec.Struct, frozen=True):
+    """What a dry run prints; the rest of it is for people."""
+
+    orders: tuple[SignedBid, ...]
+
+
 def orders_in(text: str) -> tuple[SignedBid, ...]:
     """Read signed bids strictly. Raises ValueError naming the field."""
-    try:
-        found = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-    if isinstance(found, dict) and found.get("kind") == "bid":
-        return from_builtins(found.get("orders"), tuple[SignedBid, ...])
+    if '"orders"' in text:
+        return from_json(text, _Printed).orders
     return (from_json(text, SignedBid),)
 
 
