@@ -98,7 +98,7 @@ def read_settings(
     """Join all sources. Raises `SettingsInvalid`, which names the source, the key and the fix.
 
     `context` reads a context's file by name, `contexts` says where such files lie, `chosen` is
-    the context that `cloud-gpu context use` made the person's own.
+    the context that config.toml makes the person's own.
     """
     sources = [
         {name: (value, "flag") for name, value in flags.items() if value is not None},
@@ -116,7 +116,6 @@ def read_settings(
     elif named_by != "default":
         raise SettingsInvalid(
             f"context ({named_by}): found {name!r}, needed one of the files in {contexts}."
-            " `cloud-gpu context ls` lists them."
         )
     found = {key: value for source in reversed(sources) for key, value in source.items()}
     found["context"] = (name if file is not None else "", named_by)

@@ -13,6 +13,7 @@ from pathlib import Path
 import trio
 
 from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.command_line import run_command_line
 from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
 from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key
@@ -28,7 +29,7 @@ from market.api.app import create_app
 from market.api.front import Front
 from market.api.metrics import Metrics
 from market.api.server import serve_http
-from market.cli.app import run
+from market.cli.app import app
 from market.cli.outside import BookPage, Outside
 from market.health import health_of
 from market.matchmaker import Matchmaker
@@ -45,7 +46,7 @@ from market.store.views import SqlBook
 def main() -> None:
     """The console script."""
     outside = Outside(load=load_settings, serve=serve_settings, replay=replay, book=show_book)
-    sys.exit(run(outside, sys.argv[1:]))
+    sys.exit(run_command_line(app, "cloud-gpu-market", outside, sys.argv[1:]))
 
 
 def load_settings(path: Path) -> MarketSettings:

@@ -11,28 +11,31 @@ import trio
 from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.command_line import run_command_line
 from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key
+from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.effects import ProviderEffect
 from cloud_gpu.protocol.events import DrainAsked, NodeStarted, ProviderEvent
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.topics import ASKS_TOPIC
 from node.adapters.binding import read_binding
 from node.adapters.checkup import examine
 from node.adapters.control import ask_daemon, serve_control
 from node.adapters.files import read_settings
 from node.adapters.journal import SqliteJournal
 from node.adapters.keeping import Keeping
-from node.adapters.logs import configure_logs, say_ready
-from node.adapters.peers import ASKS_TOPIC, Peers
+from node.adapters.peers import Peers
 from node.adapters.performer import Performer, lane_of
 from node.adapters.probes import Probes, survey
+from node.adapters.ready import say_ready
 from node.adapters.room import MachineRoom
 from node.adapters.runtimes import choose_runtime
 from node.announcing import Announcements
-from node.cli.app import run
+from node.cli.app import app
 from node.cli.outside import Outside
 from node.provider import Provider
 from node.settings import NodeSettings
@@ -47,7 +50,7 @@ def main() -> None:
         ask=lambda settings, word: ask_daemon(settings.data_folder, word),
         examine=examine,
     )
-    sys.exit(run(outside, sys.argv[1:]))
+    sys.exit(run_command_line(app, "cloud-gpu-node", outside, sys.argv[1:]))
 
 
 def serve_settings(settings: NodeSettings) -> int:

@@ -57,6 +57,7 @@ from cloud_gpu.protocol.messages import (
     OpenSession,
     Preparing,
     VoucherGiven,
+    lease_of,
 )
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import Instant
@@ -65,7 +66,7 @@ from node.commitments import Commitments
 from node.leases import LeaseWork
 from node.ledger import Ledger
 from node.review import Review
-from node.sessions import BuyerMessage, Session, lease_of, unknown_lease
+from node.sessions import BuyerMessage, Session, unknown_lease
 from node.standing import NodeStanding, standing_of
 
 PROBE_EVERY_MS: Final = 60_000

@@ -43,21 +43,6 @@ BuyerMessage = (
 OFFSET_MAX: Final = 2**53
 
 
-def lease_of(message: BuyerMessage) -> LeaseKey:
-    """The lease that a message of the buyer's side is about."""
-    match message:
-        case OpenSession(access=access):
-            return access.body.lease
-        case AcceptGiven(accept=accept):
-            return accept.payload.lease
-        case VoucherGiven(voucher=voucher):
-            return voucher.payload.lease
-        case JobSubmitted(spec=spec):
-            return spec.body.lease
-        case JobAsked() | JobKilled() | CloseAsked():
-            return message.lease
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """One message's circumstances: who sent it, when, and who may sign for whom."""

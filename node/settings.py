@@ -6,17 +6,29 @@ have `CLOUD_GPU_` variables of their own.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Final
 
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.orders import AskFlags
-from cloud_gpu.protocol.units import BasisPoints, Price, parse_duration, parse_price
+from cloud_gpu.protocol.settings_file import (
+    FilePath,
+    Positive,
+    Seconds,
+    Text,
+    Texts,
+    Truth,
+    Whole,
+    check_log_level,
+    read_table,
+    settings_of,
+    text,
+    whole,
+)
+from cloud_gpu.protocol.units import BasisPoints, Price, parse_price
 from cloud_gpu.protocol.values import Address
 from node.pricing import Policy
 
@@ -34,74 +46,19 @@ class RuntimeChoice(StrEnum):
     PROCESS = "process"
 
 
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise ValueError(f"a text is needed, found {found!r}")
-    return found
-
-
-def _whole(found: object) -> int:
-    if isinstance(found, str) and found.isascii() and found.isdigit():
-        found = int(found)  # from the environment
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ValueError(f"a whole number is needed, found {found!r}")
-    return found
-
-
-def _positive(found: object) -> int:
-    if not (number := _whole(found)):
-        raise ValueError("a number above 0 is needed")
-    return number
-
-
-def _truth(found: object) -> bool:
-    words = {"true": True, "false": False, "1": True, "0": False}
-    if isinstance(found, str) and found.lower() in words:
-        return words[found.lower()]
-    if not isinstance(found, bool):
-        raise ValueError(f"true or false is needed, found {found!r}")
-    return found
-
-
-def _texts(found: object) -> tuple[str, ...]:
-    if isinstance(found, str):
-        return tuple(filter(None, found.split(",")))
-    if not isinstance(found, list):
-        raise ValueError(f"a list of texts is needed, found {found!r}")
-    return tuple(_text(each) for each in found)
-
-
-def _duration(found: object) -> int:
-    if isinstance(found, str | int) and not isinstance(found, bool):
-        return parse_duration(found)
-    raise ValueError(f'a duration is written like "2h", found {found!r}')
-
-
-def _path(found: object) -> Path:
-    return Path(_text(found)).expanduser()
-
-
 def _price(found: object) -> Price:
-    return parse_price(_text(found))
+    return parse_price(text(found))
 
 
 def _share(found: object) -> BasisPoints:
-    return BasisPoints(_whole(found))
+    return BasisPoints(whole(found))
 
 
 def _address(found: object) -> Address:
-    return Address.parse(_text(found))
+    return Address.parse(text(found))
 
 
-Whole = Annotated[int, _whole]
-Positive = Annotated[int, _positive]
-Truth = Annotated[bool, _truth]
-Text = Annotated[str, _text]
-Texts = Annotated[tuple[str, ...], _texts]
-Seconds = Annotated[int, _duration]
-FilePath = Annotated[Path, _path]
 Account = Annotated[Address, _address]
-"""A type, and how a value of it is read from the file or the environment."""
 
 _FEE_MAX: Final = BasisPoints(500)
 
@@ -112,7 +69,7 @@ class MachineSettings:
 
     index: Whole
     """As it was added on chain."""
-    gpu_class: Annotated[GpuClass, _text]
+    gpu_class: Annotated[GpuClass, text]
     gpus: Positive = 1
     price: Annotated[Price, _price]
     """Tokens per GPU-hour, as "1.20"."""
@@ -173,8 +130,7 @@ class NodeSettings:
     machines: tuple[MachineSettings, ...]
 
     def __post_init__(self) -> None:
-        if self.log_level.lower() not in ("debug", "info", "warning", "error"):
-            raise ValueError("log_level is debug, info, warning or error")
+        check_log_level(self.log_level)
         if not self.machines:
             raise ValueError("machines: at least one [[machines]] table is needed")
         indexes = [machine.index for machine in self.machines]
@@ -202,48 +158,16 @@ class NodeSettings:
         }
 
 
-SettingsT = TypeVar("SettingsT", MachineSettings, NodeSettings)
-
-
-def parse_settings(text: str, environment: Mapping[str, str]) -> NodeSettings:
+def parse_settings(content: str, environment: Mapping[str, str]) -> NodeSettings:
     """The settings in a file's text, overridden by the environment; raises `SettingsInvalid`."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsInvalid(f"the settings file is no TOML: {error}") from error
-    for key in (each.name for each in fields(NodeSettings)):
-        value = environment.get(ENVIRONMENT_PREFIX + key.upper())
-        if value is not None and key != "machines":
-            table[key] = value
+    # Machines are tables: no variable can say them.
+    heard = {k: v for k, v in environment.items() if k != f"{ENVIRONMENT_PREFIX}MACHINES"}
+    table = read_table(content, NodeSettings, heard, ENVIRONMENT_PREFIX)
     found = table.get("machines", [])
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise SettingsInvalid("machines: written as [[machines]] tables")
     machines = tuple(
-        _parse(MachineSettings, each, f"machines[{number}]") for number, each in enumerate(found)
+        settings_of(MachineSettings, each, "node", f"machines[{number}]")
+        for number, each in enumerate(found)
     )
-    return _parse(NodeSettings, {**table, "machines": machines}, "")
-
-
-def _parse(kind: type[SettingsT], table: Mapping[str, object], where: str) -> SettingsT:
-    known = {each.name: each for each in fields(kind)}
-    types = get_type_hints(kind, include_extras=True)
-    prefix = f"{where}." if where else ""
-    for key in table:
-        if key not in known:
-            raise SettingsInvalid(
-                f"{prefix}{key} is no setting of a node; there are {', '.join(sorted(known))}"
-            )
-    values: dict[str, Any] = {}
-    for name, each in known.items():
-        if name in table:
-            try:
-                (read,) = getattr(types[name], "__metadata__", (lambda found: found,))
-                values[name] = read(table[name])
-            except ValueError as error:
-                raise SettingsInvalid(f"{prefix}{name}: {error}") from error
-        elif each.default is MISSING:
-            raise SettingsInvalid(f"{prefix}{name} is missing from the settings file")
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise SettingsInvalid(f"{prefix.rstrip('.') or 'settings'}: {error}") from error
+    return settings_of(NodeSettings, {**table, "machines": machines}, "node")

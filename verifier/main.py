@@ -14,6 +14,7 @@ import trio
 from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.clock import SystemClock
+from cloud_gpu.protocol.adapters.command_line import run_command_line
 from cloud_gpu.protocol.adapters.deployer import read_deployment
 from cloud_gpu.protocol.adapters.evm import EvmChain
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
@@ -34,7 +35,7 @@ from verifier.adapters.reading import read_audit, read_text
 from verifier.adapters.records import Records
 from verifier.adapters.replay import Replays, find_program
 from verifier.checking import Check, check_record
-from verifier.cli.app import run
+from verifier.cli.app import app
 from verifier.cli.outside import Audited, Outside
 from verifier.coordinator import Coordinator
 from verifier.settings import VerifierSettings, parse_settings
@@ -43,7 +44,7 @@ from verifier.settings import VerifierSettings, parse_settings
 def main() -> None:
     """The console script."""
     outside = Outside(load=load_settings, serve=serve_settings, anchor=anchor, check=check)
-    sys.exit(run(outside, sys.argv[1:]))
+    sys.exit(run_command_line(app, "cloud-gpu-verifier", outside, sys.argv[1:]))
 
 
 def load_settings(path: Path) -> VerifierSettings:

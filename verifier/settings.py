@@ -5,64 +5,39 @@ An unknown key in the file is an error that names it; an unknown variable is ign
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Final
 
-from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.settings_file import (
+    FilePath,
+    Positive,
+    Text,
+    Texts,
+    check_log_level,
+    read_table,
+    settings_of,
+    text,
+)
 from cloud_gpu.protocol.units import parse_price
 
 ENVIRONMENT_PREFIX: Final = "CLOUD_GPU_VERIFIER_"
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise ValueError(f"a text is needed, found {found!r}")
-    return found
-
-
-def _positive(found: object) -> int:
-    if isinstance(found, str) and found.isascii() and found.isdigit():
-        found = int(found)  # from the environment
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise ValueError(f"a whole number above 0 is needed, found {found!r}")
-    return found
-
-
-def _texts(found: object) -> tuple[str, ...]:
-    if isinstance(found, str):
-        return tuple(filter(None, found.split(",")))
-    if not isinstance(found, list):
-        raise ValueError(f"a list of texts is needed, found {found!r}")
-    return tuple(_text(each) for each in found)
-
-
-def _path(found: object) -> Path:
-    return Path(_text(found)).expanduser()
 
 
 def _url(found: object) -> str:
-    url = _text(found)
+    url = text(found)
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"a URL that begins with http:// or https:// is needed, found {url!r}")
     return url
 
 
 def _price(found: object) -> str:
-    text = _text(found)
-    parse_price(text)
-    return text
+    price = text(found)
+    parse_price(price)
+    return price
 
 
-Positive = Annotated[int, _positive]
-Text = Annotated[str, _text]
-Texts = Annotated[tuple[str, ...], _texts]
 Url = Annotated[str, _url]
-FilePath = Annotated[Path, _path]
-"""A type, and how a value of it is read from the file or the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,40 +71,12 @@ class VerifierSettings:
     log_level: Text = "info"
 
     def __post_init__(self) -> None:
-        if self.log_level.lower() not in LOG_LEVELS:
-            raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}")
+        check_log_level(self.log_level)
         if self.keystore == self.audit_keystore:
             raise ValueError("audit_keystore is another one than keystore")
 
 
-def parse_settings(text: str, environment: Mapping[str, str]) -> VerifierSettings:
+def parse_settings(content: str, environment: Mapping[str, str]) -> VerifierSettings:
     """The settings in a file's text, overridden by the environment; raises SettingsInvalid."""
-    try:
-        table: dict[str, object] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsInvalid(f"the settings file is no TOML: {error}") from error
-    known = {each.name: each for each in fields(VerifierSettings)}
-    for name in known:
-        value = environment.get(ENVIRONMENT_PREFIX + name.upper())
-        if value is not None:
-            table[name] = value
-    for name in table:
-        if name not in known:
-            raise SettingsInvalid(
-                f"{name} is no setting of a verifier; there are {', '.join(sorted(known))}"
-            )
-    types = get_type_hints(VerifierSettings, include_extras=True)
-    values: dict[str, Any] = {}
-    for name, each in known.items():
-        if name in table:
-            (read,) = types[name].__metadata__
-            try:
-                values[name] = read(table[name])
-            except ValueError as error:
-                raise SettingsInvalid(f"{name}: {error}") from error
-        elif each.default is MISSING:
-            raise SettingsInvalid(f"{name} is missing from the settings file")
-    try:
-        return VerifierSettings(**values)
-    except ValueError as error:
-        raise SettingsInvalid(str(error)) from error
+    table = read_table(content, VerifierSettings, environment, ENVIRONMENT_PREFIX)
+    return settings_of(VerifierSettings, table, "verifier")

@@ -28,11 +28,13 @@ from cloud_gpu.protocol.events import (
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.messages import Message
 from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.topics import (
+    ASKS_PROTOCOL,
+    ASKS_TOPIC,
+    AUDIT_PROTOCOL,
+    MESSAGE_PROTOCOL,
+)
 
-ASKS_TOPIC: Final = "cloud-gpu/asks/1"
-ASKS_PROTOCOL: Final = "/cloud-gpu/asks/1"
-MESSAGE_PROTOCOL: Final = "/cloud-gpu/message/1"
-AUDIT_PROTOCOL: Final = "/cloud-gpu/audit/1"
 _SEND_S: Final = 10.0
 
 _log = structlog.get_logger(adapter="peers")

@@ -1,21 +1,12 @@
-"""The command tree of `cloud-gpu-verifier`, and what becomes of a failure: a line, an exit code."""
+"""The command tree of `cloud-gpu-verifier`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from typing import Final
-
 import typer
 
-from cloud_gpu.protocol.errors import CloudGpuError
 from verifier.cli.check import check as check_command
-from verifier.cli.outside import Outside
 from verifier.cli.run import anchor as anchor_command
 from verifier.cli.run import run as run_command
-
-_USAGE: Final = 2
-_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="cloud-gpu-verifier",
@@ -36,26 +27,3 @@ def _before() -> None:
 app.command("run")(run_command)
 app.command("check")(check_command)
 app.command("anchor")(anchor_command)
-
-
-def run(outside: Outside, arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code."""
-    try:
-        code = app(
-            args=list(arguments),
-            prog_name="cloud-gpu-verifier",
-            obj=outside,
-            standalone_mode=False,
-        )
-    except typer.Exit as wanted:
-        return wanted.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
-    except typer.TyperException as error:
-        say = getattr(error, "format_message", None)
-        print(say() if callable(say) else error, file=sys.stderr)
-        return _USAGE
-    except CloudGpuError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return code if isinstance(code, int) else 0

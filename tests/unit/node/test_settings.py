@@ -74,7 +74,7 @@ def test_the_environment_overrides_the_file_and_strange_variables_are_ignored() 
         ({"rpc": None}, "rpc is missing"),
         ({"rpc": 5}, "rpc: a text is needed"),
         ({"provider": "0x12"}, "provider: Address"),
-        ({"ask_interval_s": 0}, "ask_interval_s: a number above 0"),
+        ({"ask_interval_s": 0}, "ask_interval_s: a whole number above 0"),
         ({"ask_interval_s": "soon"}, "ask_interval_s: a whole number"),
         ({"bootstrap": 5}, "bootstrap: a list of texts"),
         ({"runtime": "lxc"}, "runtime: 'lxc'"),
