@@ -1,8 +1,4 @@
-"""From what a person wants to signed bids: which products fit, at what price, and if none, why.
-
-The nearest change is named in the words that were given. What a market lists is taken as a hint
-here; what a lease is really like is checked when its node offers it.
-"""
+"""From what a person wants to signed bids: words, then a request, then a bid for each product."""
 
 from __future__ import annotations
 
@@ -11,14 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
 from cloud_gpu.protocol.orders import (
-    Ask,
-    AskFlags,
     Bid,
     BidFlags,
-    SignedAdvert,
     SignedBid,
     Terms,
 )
@@ -28,13 +20,11 @@ from cloud_gpu.protocol.units import (
     BasisPoints,
     Price,
     TokenAmount,
-    format_duration,
-    format_tokens,
     parse_duration,
     parse_price,
     share_up,
 )
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
 from cloud_gpu.spending import Purse, quote
 
 WordT = TypeVar("WordT")
@@ -43,9 +33,19 @@ ReadT = TypeVar("ReadT")
 _PATTERN = re.compile(r"(?P<name>[^:]+)(?::(?P<gib>\d+)\s*(?:GB|GiB)?(?:\.\.)?)?", re.IGNORECASE)
 _SPLIT = re.compile(r"[^A-Z0-9]+")
 
-
 AUDIT_SHARE: Final = BasisPoints(700)
 """Pays one audit in twenty, with room."""
+
+_EXCLUDED_MAX: Final = limits.TERMS_WORDS_MAX - 3
+"""What a bid's terms hold beside its class, region and network class."""
+
+
+class WordUnclear(ValueError):
+    """One word of a wish cannot be meant: `field` is its name in `wish`, `problem` the rest."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field, self.problem = field, problem
 
 
 class LeaseRequest(Value, frozen=True, kw_only=True):
@@ -67,6 +67,9 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     network_class: str = ""
     simulated_allowed: bool = True
     excluded_providers: tuple[Address, ...] = ()
+    """None of these may get it."""
+    provider: Address = ZERO_ADDRESS
+    """The only one who may get it; zero: any."""
     verified: bool = False
     """Pay is held until the results were audited."""
     audit_bps: BasisPoints = AUDIT_SHARE
@@ -74,20 +77,29 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.gpu_type.strip():
-            raise ValueError('gpu_type: found nothing, needed a GPU class or a word of one: "A100"')
+            raise WordUnclear(
+                "gpu_type", 'found nothing, needed a GPU class or a word of one: "A100"'
+            )
         list(self._alternatives())
         if not 0 < self.count < 2**16:
-            raise ValueError(f"count: found {self.count}, needed 1 to {2**16 - 1} GPUs")
+            raise WordUnclear("count", f"found {self.count}, needed 1 to {2**16 - 1} GPUs")
         if not self.max_price:
-            raise ValueError('max_price: found 0, needed tokens per GPU-hour, like "1.20"')
+            raise WordUnclear("max_price", 'found 0, needed tokens per GPU-hour, like "1.20"')
+        if (found := len(self.excluded_providers)) > _EXCLUDED_MAX:
+            raise WordUnclear("exclude_providers", f"found {found}, needed {_EXCLUDED_MAX} at most")
+        if self.provider in self.excluded_providers:
+            raise WordUnclear(
+                "provider", f"found {self.provider}, needed one that is not excluded as well"
+            )
 
     def _alternatives(self) -> Iterator[tuple[list[str], int]]:
         for text in self.gpu_type.split("|"):
             found = _PATTERN.fullmatch(text.strip())
             if found is None:
-                raise ValueError(
-                    f'gpu_type: found {text!r}, needed a class or a word of one, like "A100" or'
-                    ' "A100:80GB.."'
+                raise WordUnclear(
+                    "gpu_type",
+                    f'found {text!r}, needed a class or a word of one, like "A100" or'
+                    ' "A100:80GB.."',
                 )
             yield _words(found["name"]), 1024 * int(found["gib"] or 0)
 
@@ -147,13 +159,15 @@ def wish(
     simulated_allowed: bool = True,
     verified: bool = False,
     audit_bps: int = AUDIT_SHARE.value,
+    exclude_providers: Sequence[str | Address] = (),
+    provider: str | Address | None = None,
 ) -> LeaseRequest:
-    """Read a person's words. Raises ValueError naming the word, what was found and needed."""
+    """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed."""
     try:
         least = Isolation(isolation) if isolation else Isolation.PROCESS
     except ValueError as error:
         known = ", ".join(Isolation)
-        raise ValueError(f"isolation: found {isolation!r}, needed one of {known}") from error
+        raise WordUnclear("isolation", f"found {isolation!r}, needed one of {known}") from error
     return LeaseRequest(
         gpu_type=gpu_type,
         count=count,
@@ -163,6 +177,8 @@ def wish(
         isolation=least,
         region=region or "",
         simulated_allowed=simulated_allowed,
+        excluded_providers=_read("exclude_providers", _accounts, exclude_providers),
+        provider=ZERO_ADDRESS if provider is None else _read("provider", _account, provider),
         verified=verified,
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
     )
@@ -174,140 +190,33 @@ def _audit_share(found: int) -> BasisPoints:
     return BasisPoints(found)
 
 
+def _accounts(words: Sequence[str | Address]) -> tuple[Address, ...]:
+    if isinstance(words, str):
+        raise ValueError(f"found the text {words!r}, needed a list of addresses")
+    return tuple(dict.fromkeys(_account(word) for word in words))
+
+
+def _account(word: str | Address) -> Address:
+    try:
+        found = Address.parse(str(word))
+    except ValueError as error:
+        raise ValueError(f"found {str(word)!r}, needed 0x and 40 hex digits") from error
+    if found.is_zero:
+        raise ValueError("found the zero address, needed a provider's")
+    return found
+
+
 def _read(name: str, parse: Callable[[WordT], ReadT], word: WordT) -> ReadT:
     try:
         return parse(word)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-class AskView(Value, frozen=True, kw_only=True):
-    """One listed ask beside a request: what it would cost, and what of it does not fit."""
-
-    advert: SignedAdvert
-    product: Product
-    cost: TokenAmount
-    """Of the whole request at the ask's price, rounded up."""
-    unmet: tuple[Rejection, ...] = ()
-
-    @property
-    def ask(self) -> Ask:
-        """The ask itself."""
-        return self.advert.body.ask.payload
-
-
-class Quote(Value, frozen=True, kw_only=True):
-    """What a market has for a request now. Binds nobody."""
-
-    fitting: tuple[AskView, ...]
-    """Asks that meet everything, cheapest first."""
-    nearest: AskView | None
-    """Where none fits: the ask that needs the least change."""
-    blocking: Rejection | None
-    """Where none fits: the limit in the way, and what to change."""
+        raise WordUnclear(name, str(error)) from error
 
 
 def products_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[Product, ...]:
     """Products of the classes meant whose slice is the count asked for."""
     return tuple(
         p for p in products if p.slice_gpus == request.count and request.wants(p.gpu_class)
-    )
-
-
-def look_up(
-    request: LeaseRequest, products: Sequence[Product], adverts: Sequence[SignedAdvert], at: int
-) -> Quote:
-    """Compare a request with what a market lists; `at` in Unix seconds."""
-    by_id = {product.id: product for product in products}
-    views = [
-        _view(request, advert, by_id[product], at)
-        for advert in adverts
-        if (product := advert.body.ask.payload.product) in by_id
-    ]
-    views.sort(key=lambda v: (len(v.unmet), v.cost.value, v.ask.provider, v.ask.index))
-    fitting = tuple(view for view in views if not view.unmet)
-    if fitting:
-        return Quote(fitting=fitting, nearest=None, blocking=None)
-    meant = [view for view in views if request.wants(view.product.gpu_class)]
-    if not meant:
-        return Quote(fitting=(), nearest=None, blocking=_no_such_class(request, views, products))
-    return Quote(fitting=(), nearest=meant[0], blocking=meant[0].unmet[0])
-
-
-def _no_such_class(
-    request: LeaseRequest, views: Sequence[AskView], products: Sequence[Product]
-) -> Rejection:
-    listed = sorted({f"{view.product.slice_gpus}x {view.product.gpu_class}" for view in views})
-    known = [p for p in products if request.wants(p.gpu_class)]
-    return Rejection(
-        reason=RejectReason.NO_MATCH,
-        field="gpu_type",
-        found=", ".join(listed) or "an empty book",
-        needed=f"{request.count}x {request.gpu_type}",
-        next=(
-            "Wait for a provider of this class, or ask for one that is listed."
-            if known or not listed
-            else "Ask for a class that is listed; `cloud-gpu ls` shows all asks."
-        ),
-    )
-
-
-def _view(request: LeaseRequest, advert: SignedAdvert, product: Product, at: int) -> AskView:
-    ask = advert.body.ask.payload
-    return AskView(
-        advert=advert,
-        product=product,
-        cost=quote(ask.min_price_per_hour, request.count, request.duration),
-        unmet=tuple(_unmet(request, advert, product, at)),
-    )
-
-
-def _unmet(
-    request: LeaseRequest, advert: SignedAdvert, product: Product, at: int
-) -> Iterator[Rejection]:
-    ask = advert.body.ask.payload
-    if not request.wants(product.gpu_class):
-        yield _no("gpu_type", product.gpu_class, request.gpu_type, "Ask for this class.")
-    if product.slice_gpus != request.count:
-        yield _no(
-            "count",
-            f"machines of {product.slice_gpus} GPUs",
-            f"machines of {request.count}",
-            f"Ask for count={product.slice_gpus}.",
-        )
-    if not ask.min_duration <= request.duration <= ask.max_duration:
-        low, high = format_duration(ask.min_duration), format_duration(ask.max_duration)
-        near = low if request.duration < ask.min_duration else high
-        yield _no(
-            "timeout",
-            f"leases of {low} to {high}",
-            format_duration(request.duration),
-            f'Ask for timeout="{near}".',
-        )
-    profile = advert.body.profile
-    if profile.gpu_class != product.gpu_class:
-        yield _no("profile.gpu_class", profile.gpu_class, product.gpu_class, "Ask for another.")
-    elif unmet := request.terms(product.gpu_class).unmet_by(profile, ask.provider):
-        field, _, text = unmet.partition(": ")
-        found, _, needed = text.removeprefix("found ").partition(", needed ")
-        yield _no(field, found, needed, f"Ask for less of {field}, or wait for another provider.")
-    if ask.min_price_per_hour > request.max_price:
-        price = format_tokens(ask.min_price_per_hour)
-        yield _no(
-            "max_price",
-            f"asks from {price} tokens per GPU-hour",
-            f"at most {format_tokens(request.max_price)}",
-            f'Bid at least max_price="{price}".',
-        )
-    if request.verified and not ask.flags & product.flags & AskFlags.VERIFIED:
-        yield _no("verified", "asks whose results nobody audits", "verified", "Do without audits.")
-    if ask.start_by <= at:
-        yield _no("ask.start_by", f"an ask that ended at {ask.start_by}", f"after {at}", "Wait.")
-
-
-def _no(field: str, found: str, needed: str, change: str) -> Rejection:
-    return Rejection(
-        reason=RejectReason.NO_MATCH, field=field, found=found, needed=needed, next=change
     )
 
 
@@ -336,6 +245,7 @@ def make_bids(
             duration=request.duration,
             start_by=start_by,
             open_from=start_by,
+            provider=request.provider,
             nonce=nonce,
             matcher=market.matcher,
             max_fee_bps=market.fee_bps,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from cloud_gpu.bidding import LeaseRequest, Quote, look_up, make_bids, products_for
+from cloud_gpu.bidding import LeaseRequest, make_bids, products_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
@@ -35,6 +35,7 @@ from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi,
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, shortfall
 

@@ -95,9 +95,10 @@ class Session(BlockingSession):
             s.get("out/")
 
     `gpu_type` is a GPU class or words of one; `max_price` tokens per GPU-hour, obligatory here or
-    in the settings; durations are words ("2h") or seconds. Raises `ValueError` for a word that
-    cannot be read; entering raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`,
-    `StartTimeout`, `SettingsInvalid`, `ChainUnavailable`.
+    in the settings; durations are words ("2h") or seconds; `provider` and `exclude_providers` are
+    addresses ("0x…"). Raises `ValueError` for a word that cannot be read; entering raises
+    `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`, `StartTimeout`, `SettingsInvalid`,
+    `ChainUnavailable`.
     """
 
     clients = _CLIENTS

@@ -24,6 +24,7 @@ from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.packages import InstalledPackage
 from cloud_gpu.protocol.messages import RuntimeReport
+from cloud_gpu.protocol.values import Address
 from cloud_gpu.settings import Settings
 
 _HURRY_S: Final = 8.0
@@ -122,6 +123,8 @@ class _Wanted:
         simulated_allowed: bool = True,
         verified: bool = False,
         audit_bps: int = AUDIT_SHARE.value,
+        exclude_providers: Sequence[str | Address] = (),
+        provider: str | Address | None = None,
         start_timeout: str | int = "60s",
         env: Mapping[str, str] | None = None,
         market: str | None = None,
@@ -141,6 +144,8 @@ class _Wanted:
             simulated_allowed=simulated_allowed,
             verified=verified,
             audit_bps=audit_bps,
+            exclude_providers=exclude_providers,
+            provider=provider,
         )
         self._env, self._console = dict(env or {}), Console(say)
         self._open: Lease | None = None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cloud_gpu.bidding import AskView, Quote
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
@@ -16,9 +15,11 @@ from cloud_gpu.cli.requirements import (
     AuditBps,
     Count,
     Duration,
+    ExcludeProvider,
     Gpu,
     Isolation,
     MaxPrice,
+    Provider,
     Region,
     StartBy,
     Verified,
@@ -28,6 +29,7 @@ from cloud_gpu.client import Client
 from cloud_gpu.protocol.errors import NoMatch
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import format_tokens
+from cloud_gpu.quoting import AskView, Quote
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -137,6 +139,8 @@ def quote(
     isolation: Isolation = None,
     verified: Verified = False,
     audit_bps: AuditBps = None,
+    exclude_provider: ExcludeProvider = None,
+    provider: Provider = None,
 ) -> int:
     """Say what a lease would cost now, or what is in the way. Places nothing."""
     settings = run.settings(max_price=max_price)
@@ -150,6 +154,8 @@ def quote(
         isolation=isolation,
         verified=verified,
         audit_bps=audit_bps,
+        exclude_provider=exclude_provider,
+        provider=provider,
     )
     found = run.outside.ask(settings, lambda client: client.quote(request), run.say.progress)
     if found.blocking is not None:

@@ -21,8 +21,10 @@ from cloud_gpu.cli.requirements import (
     AuditBps,
     Count,
     Duration,
+    ExcludeProvider,
     Isolation,
     MaxPrice,
+    Provider,
     Region,
     StartBy,
     Verified,
@@ -58,6 +60,8 @@ def place(
     isolation: Isolation = None,
     verified: Verified = False,
     audit_bps: AuditBps = None,
+    exclude_provider: ExcludeProvider = None,
+    provider: Provider = None,
     body: Annotated[
         str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
     ] = None,
@@ -82,6 +86,8 @@ def place(
             isolation=isolation,
             verified=verified,
             audit_bps=audit_bps,
+            exclude_provider=exclude_provider,
+            provider=provider,
         )
         orders = run.outside.ask(
             settings, lambda client: client.sign(request, run.say.progress), run.say.progress

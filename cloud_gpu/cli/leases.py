@@ -19,9 +19,11 @@ from cloud_gpu.cli.requirements import (
     AuditBps,
     Count,
     Duration,
+    ExcludeProvider,
     Gpu,
     Isolation,
     MaxPrice,
+    Provider,
     Region,
     StartBy,
     Verified,
@@ -51,6 +53,8 @@ def up(
     isolation: Isolation = None,
     verified: Verified = False,
     audit_bps: AuditBps = None,
+    exclude_provider: ExcludeProvider = None,
+    provider: Provider = None,
     name: Annotated[str | None, typer.Option("--name", help="How to call it.")] = None,
     idle_timeout: Annotated[
         str, typer.Option("--idle-timeout", help="End it when unused for so long.")
@@ -71,6 +75,8 @@ def up(
         isolation=isolation,
         verified=verified,
         audit_bps=audit_bps,
+        exclude_provider=exclude_provider,
+        provider=provider,
     )
     idle_s, desk = seconds(idle_timeout), run.outside.leases()
     name = name or desk.free_name()
@@ -82,6 +88,9 @@ def up(
         words += ["--region", region] if region else []
         words += ["--isolation", isolation] if isolation else []
         words += ["--verified", "--audit-bps", str(request.audit_bps.value)] if verified else []
+        for excluded in request.excluded_providers:
+            words += ["--exclude-provider", str(excluded)]
+        words += ["--provider", provider] if provider else []
         return _opened(run, name, words)
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):

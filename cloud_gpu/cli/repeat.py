@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from msgspec import structs
 
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money
-from cloud_gpu.cli.requirements import Count, Duration, Gpu, MaxPrice, StartBy, requirement
+from cloud_gpu.cli.requirements import (
+    Count,
+    Duration,
+    ExcludeProvider,
+    Gpu,
+    MaxPrice,
+    StartBy,
+    requirement,
+)
 from cloud_gpu.client import Client, Lease
 from cloud_gpu.outcomes import RunResult
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import OutsideWorldError
 from cloud_gpu.protocol.job import FileRef, JobSpec
-from cloud_gpu.protocol.values import Address
 
 
 def repeat(
@@ -34,9 +40,7 @@ def repeat(
     max_price: MaxPrice = None,
     duration: Duration = "1h",
     start_by: StartBy = "60s",
-    exclude_provider: Annotated[
-        list[str] | None, typer.Option("--exclude-provider", help="May not run it; repeatable.")
-    ] = None,
+    exclude_provider: ExcludeProvider = None,
     fetch_mib_max: Annotated[
         int, typer.Option(help="Larger output files stay where they are.")
     ] = 256,
@@ -51,9 +55,8 @@ def repeat(
         start_by=start_by,
         region=None,
         isolation=None,
+        exclude_provider=exclude_provider,
     )
-    excluded = tuple(_address(each) for each in exclude_provider or [])
-    request = structs.replace(request, excluded_providers=excluded)
     job = _read(spec)
 
     async def work(client: Client) -> dict[str, Any]:
@@ -110,10 +113,3 @@ def _read(path: Path) -> JobSpec:
         return from_json(path.read_bytes(), JobSpec)
     except (OSError, ValueError) as error:
         raise UsageWrong(f"{path}: found no job that can be read: {error}") from error
-
-
-def _address(text: str) -> Address:
-    try:
-        return Address.parse(text)
-    except ValueError as error:
-        raise UsageWrong(f"--exclude-provider: {error}") from error

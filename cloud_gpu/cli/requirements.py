@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
-from cloud_gpu.bidding import AUDIT_SHARE, LeaseRequest, wish
+from cloud_gpu.bidding import AUDIT_SHARE, LeaseRequest, WordUnclear, wish
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.settings import Settings
 
@@ -23,14 +24,25 @@ Region = Annotated[str | None, typer.Option("--region", help='A country or conti
 Isolation = Annotated[
     str | None, typer.Option("--isolation", help="At least: process, container, gvisor or vm.")
 ]
-
-
+Provider = Annotated[
+    str | None, typer.Option("--provider", metavar="0x…", help="Only this one may get it.")
+]
+ExcludeProvider = Annotated[
+    list[str] | None,
+    typer.Option("--exclude-provider", metavar="0x…", help="May not get it; repeatable."),
+]
 Verified = Annotated[
     bool, typer.Option("--verified", help="Hold the pay until the results were audited.")
 ]
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
 ]
+
+_FLAGS: Final = {
+    "exclude_providers": "--exclude-provider",
+    "provider": "--provider",
+}
+"""Word of a wish -> the flag that it came from."""
 
 
 def requirement(
@@ -44,6 +56,8 @@ def requirement(
     isolation: str | None,
     verified: bool = False,
     audit_bps: int | None = None,
+    exclude_provider: Sequence[str] | None = None,
+    provider: str | None = None,
 ) -> LeaseRequest:
     """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
     settings.need("max_price")
@@ -58,9 +72,12 @@ def requirement(
             isolation=isolation,
             verified=verified,
             audit_bps=AUDIT_SHARE.value if audit_bps is None else audit_bps,
+            exclude_providers=exclude_provider or (),
+            provider=provider,
         )
-    except ValueError as error:
-        raise UsageWrong(str(error)) from error
+    except WordUnclear as error:
+        flag = _FLAGS.get(error.field, error.field)
+        raise UsageWrong(f"{flag}: {error.problem}") from error
 
 
 def wishes(request: LeaseRequest) -> dict[str, Any]:
@@ -74,4 +91,6 @@ def wishes(request: LeaseRequest) -> dict[str, Any]:
         "isolation": str(request.isolation),
         "verified": request.verified,
         "audit_bps": request.audit_bps.value,
+        "exclude_providers": request.excluded_providers,
+        "provider": None if request.provider.is_zero else request.provider,
     }

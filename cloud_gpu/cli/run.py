@@ -17,9 +17,11 @@ from cloud_gpu.cli.requirements import (
     AuditBps,
     Count,
     Duration,
+    ExcludeProvider,
     Gpu,
     Isolation,
     MaxPrice,
+    Provider,
     Region,
     StartBy,
     Verified,
@@ -50,6 +52,8 @@ def run(
     isolation: Isolation = None,
     verified: Verified = False,
     audit_bps: AuditBps = None,
+    exclude_provider: ExcludeProvider = None,
+    provider: Provider = None,
     put: Annotated[
         list[str] | None, typer.Option("--put", help="A file or folder to send; repeatable.")
     ] = None,
@@ -73,6 +77,8 @@ def run(
         isolation=isolation,
         verified=verified,
         audit_bps=audit_bps,
+        exclude_provider=exclude_provider,
+        provider=provider,
     )
     environment = variables(env or [])
     confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")

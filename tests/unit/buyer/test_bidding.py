@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import look_up, make_bids, products_for, wish
+from cloud_gpu.bidding import make_bids, products_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
 from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.protocol.values import Address
+from cloud_gpu.quoting import look_up
 from cloud_gpu.spending import escrow_of
 from cloud_gpu.testing.world import BUYER, profile_of
-from tests.unit.buyer.builders import DOMAIN, MARKET, PRODUCT, T0, advert, purse, request
+from tests.unit.buyer.builders import DOMAIN, MARKET, PRODUCT, PROVIDER, T0, advert, purse, request
 
 
 def product(number: int, gpu_class: str, gpus: int = 2) -> Product:
@@ -27,6 +29,10 @@ def product(number: int, gpu_class: str, gpus: int = 2) -> Product:
         penalty=BasisPoints(0),
         flags=0,
     )
+
+
+def address(number: int) -> str:
+    return str(Address(bytes([number]) * 20))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +73,12 @@ def test_a_memory_is_asked_for_with_what_cards_hold_back() -> None:
         ({"duration": "2 fortnights"}, "timeout"),
         ({"start_timeout": "0s"}, "start_timeout"),
         ({"isolation": "glass"}, "isolation"),
+        ({"provider": "0x12"}, "provider: found '0x12', needed 0x and 40 hex digits"),
+        ({"provider": "0x" + "00" * 20}, "provider: found the zero address"),
+        ({"exclude_providers": ["bob"]}, "exclude_providers: found 'bob'"),
+        ({"exclude_providers": "0x" + "07" * 20}, "exclude_providers: .* needed a list"),
+        ({"exclude_providers": [address(n) for n in range(1, 63)]}, "exclude_providers: found 62"),
+        ({"provider": address(1), "exclude_providers": [address(1)]}, "provider: .* not excluded"),
     ],
 )
 def test_a_word_that_cannot_be_read_is_named(words: dict[str, Any], named: str) -> None:
@@ -97,6 +109,40 @@ def test_each_product_is_one_signed_bid_and_all_share_a_nonce() -> None:
         assert bid.terms == order.terms.digest
         assert bid.start_by == bid.open_from == T0 + 60
         assert bid.matcher == MARKET.matcher
+
+
+def test_a_named_provider_and_excluded_ones_are_signed() -> None:
+    wanted = request(provider=address(1), exclude_providers=[address(2), address(3), address(2)])
+    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    assert str(order.bid.payload.provider) == address(1)
+    assert [str(each) for each in order.terms.excluded_providers] == [address(2), address(3)]
+    (plain,) = make_bids(request(), [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    assert plain.bid.payload.provider.is_zero
+    assert plain.terms.excluded_providers == ()
+
+
+def test_as_many_providers_as_the_terms_hold_may_be_excluded() -> None:
+    many = [address(n) for n in range(1, 62)]
+    wanted = request(exclude_providers=many, region="EU")
+    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    assert len(order.terms.excluded_providers) == len(many)
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"exclude_providers": [PROVIDER.address]}, "exclude_providers"),
+        ({"provider": address(1)}, "provider"),
+    ],
+)
+def test_an_ask_of_a_provider_that_is_not_wanted_does_not_fit(
+    words: dict[str, Any], field: str
+) -> None:
+    found = look_up(request(**words), [PRODUCT], [advert()], T0)
+    assert found.nearest is not None
+    assert [unmet.field for unmet in found.nearest.unmet] == [field]
+    assert str(PROVIDER.address) in found.nearest.unmet[0].found
+    assert look_up(request(provider=PROVIDER.address), [PRODUCT], [advert()], T0).fitting
 
 
 def test_asks_that_fit_come_cheapest_first() -> None:

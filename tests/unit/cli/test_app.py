@@ -179,6 +179,34 @@ def test_a_remote_command_keeps_its_own_flags() -> None:
     assert seen == [["tool", "--json", "-o", "x"]]
 
 
+ONE, TWO = str(Address(b"\x01" * 20)), str(Address(b"\x02" * 20))
+
+
+def test_a_provider_is_named_and_others_are_excluded_by_flags() -> None:
+    given: dict[str, Any] = {}
+
+    class World(PretendWorld):
+        def session(self, settings: Settings, say: Any, **words: Any) -> Any:
+            given.update(words)
+            raise MarketUnavailable("enough")
+
+    flags = ("--provider", ONE, "--exclude-provider", TWO)
+    called(World(), "run", "--gpu", "A100", "--yes", *flags, "--", "true")
+    assert str(given["provider"]) == ONE
+    assert [str(each) for each in given["exclude_providers"]] == [TWO]
+
+
+@pytest.mark.parametrize("flag", ["--provider", "--exclude-provider"])
+@pytest.mark.parametrize("command", ["run", "up", "quote", "bid place"])
+def test_an_address_that_cannot_be_read_names_its_flag(
+    command: str, flag: str, capsys: Captured
+) -> None:
+    words = [*command.split(), "--gpu", "A100", "--yes", "--json", flag, "0x12", "--", "true"]
+    assert called(PretendWorld(), *words[: None if command == "run" else -2]) == ExitCode.USAGE
+    found = json.loads(capsys.readouterr().out)["found"]
+    assert found == f"{flag}: found '0x12', needed 0x and 40 hex digits"
+
+
 def test_a_bug_of_ours_exits_1_with_its_traceback(capsys: Captured) -> None:
     assert called(PretendWorld(ZeroDivisionError("oops")), "wallet", "show") == ExitCode.OUR_BUG
     err = capsys.readouterr().err
