@@ -1,4 +1,5 @@
-"""The verifier's party: leads the audits of its turn, and gives its opinion on the other's.
+"""The verifier's party: leads the audits of its turn, gives its opinion on the other's, and returns
+held pay that nobody commits to.
 
 It keeps no journal: the chain says which batches are open, nodes show their evidence again, and a
 re-execution that was done is not done twice (its adapter keeps results). So after a restart it
@@ -49,6 +50,7 @@ from verifier.draw import Preimages
 from verifier.ledger import BatchId, BatchOnChain, Ledger
 from verifier.means import Means, Patience
 from verifier.opinion import Opinion, check_question
+from verifier.returning import Returning
 from verifier.review import Review
 from verifier.whereabouts import Whereabouts
 
@@ -89,6 +91,7 @@ class Coordinator:
             ledger=ledger,
             whereabouts=Whereabouts(deployment, ledger),
         )
+        self._returning = Returning(self._means)
         self._open: set[BatchId] = set()
         self._audits: dict[BatchId, BatchAudit] = {}
         self._opinions: dict[tuple[BatchId, int], Opinion] = {}
@@ -103,7 +106,10 @@ class Coordinator:
         """When something is due though nothing happens."""
         if self._is_history:
             return None
-        return min([self._notice_at, *self._wakes.values()])
+        wakes = [self._notice_at, *self._wakes.values()]
+        if self._returning.deadline is not None:
+            wakes.append(self._returning.deadline)
+        return min(wakes)
 
     @property
     def _is_history(self) -> bool:
@@ -124,6 +130,10 @@ class Coordinator:
         effects: list[VerifierEffect] = []
         for batch in sorted(touched):
             effects += self._review(batch, now)
+        if isinstance(event, ChainAdvanced | DeadlinePassed):
+            review = Review(now)
+            self._returning.review(review)
+            effects += review.effects
         if now >= self._notice_at:
             self._notice_at = now + instant(self._means.patience.notice_s)
             effects.append(self._notice(now))

@@ -1,4 +1,5 @@
-"""What the chain says: who bought a lease, whose key may sign, and how far every batch is.
+"""What the chain says: who bought a lease and what is held of it, whose key may sign, how far every
+batch is.
 
 A pure picture that is wound back when blocks are replaced. It decides nothing; everybody who reads
 the same logs has the same one.
@@ -24,6 +25,8 @@ from cloud_gpu.protocol.chain_events import (
     ChainEvent,
     ChainReorganised,
     DelegationChanged,
+    HeldReturned,
+    LeaseClosed,
     LeaseOpened,
     MachineAdded,
     MachineRetired,
@@ -32,7 +35,7 @@ from cloud_gpu.protocol.chain_events import (
     SegmentConvicted,
 )
 from cloud_gpu.protocol.identity import Delegation, KeyRole
-from cloud_gpu.protocol.lease import LeaseKey, MachineKey
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
 from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
@@ -83,6 +86,15 @@ class BatchOnChain(Value, frozen=True, kw_only=True):
         return f"{self.lease}#{self.batch_no}"
 
 
+class HeldPay(Value, frozen=True, kw_only=True):
+    """Pay of a verified lease that ended, of which no batch was made."""
+
+    lease: LeaseKey
+    amount: TokenAmount
+    ended_at: int
+    """Unix seconds."""
+
+
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
@@ -92,7 +104,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._keys: dict[Address, Delegation] = {}
-        self._buyers: dict[LeaseKey, Address] = {}
+        self._leases: dict[LeaseKey, LeaseTerms] = {}
+        self._held: dict[LeaseKey, HeldPay] = {}
         self._products: dict[int, ProductRegistered] = {}
         self._machines: dict[MachineKey, int] = {}
         self._batches: dict[BatchId, BatchOnChain] = {}
@@ -114,7 +127,13 @@ class Ledger:
 
     def buyer_of(self, lease: LeaseKey) -> Address | None:
         """Who opened a lease."""
-        return self._buyers.get(lease)
+        terms = self._leases.get(lease)
+        return terms.buyer if terms else None
+
+    @property
+    def held(self) -> dict[LeaseKey, HeldPay]:
+        """What waits for a commitment or for its return; not to be changed."""
+        return self._held
 
     def product_of(self, machine: MachineKey) -> ProductRegistered | None:
         """What a machine is sold as."""
@@ -147,9 +166,13 @@ class Ledger:
             case MachineAdded():
                 self._put(self._machines, event.machine, event.product)
             case MachineRetired():
-                self._take_out(event.machine)
+                self._take_out(self._machines, event.machine)
             case LeaseOpened(terms=terms):
-                self._put(self._buyers, terms.key, terms.buyer)
+                self._put(self._leases, terms.key, terms)
+            case LeaseClosed():
+                self._close(event)
+            case HeldReturned(lease=lease):
+                self._take_out(self._held, lease)
             case BatchCommitted():
                 self._commit(event)
             case (
@@ -162,6 +185,18 @@ class Ledger:
                 self._step(event)
             case _:
                 return
+
+    def _close(self, event: LeaseClosed) -> None:
+        terms = self._leases.get(event.lease)
+        # What a buyer pays who never came was not worked for: nobody audits it.
+        if terms is None or not terms.is_verified or event.reason is LeaseEndReason.BUYER_NO_SHOW:
+            return
+        amount, batch_no = event.paid, 0
+        while (batch := self._batches.get((event.lease, batch_no))) is not None:
+            amount, batch_no = amount - batch.value, batch_no + 1
+        if amount > ZERO_TOKENS:
+            held = HeldPay(lease=event.lease, amount=amount, ended_at=event.at)
+            self._put(self._held, event.lease, held)
 
     def _commit(self, event: BatchCommitted) -> None:
         provider = event.lease.provider
@@ -180,6 +215,7 @@ class Ledger:
             on_probation=left > 0,
         )
         self._put(self._batches, batch.id, batch)
+        self._take_out(self._held, event.lease)
         self._put(self._committed, "batches", before + 1)
         self._put(self._probation, provider, max(0, left - event.n))
 
@@ -220,10 +256,10 @@ class Ledger:
             self._since.append(partial(table.pop, key, None))
         table[key] = value
 
-    def _take_out(self, machine: MachineKey) -> None:
-        product = self._machines.pop(machine, None)
-        if product is not None:
-            self._since.append(partial(self._machines.__setitem__, machine, product))
+    def _take_out(self, table: dict[KeyT, ValueT], key: KeyT) -> None:
+        found = table.pop(key, None)
+        if found is not None:
+            self._since.append(partial(table.__setitem__, key, found))
 
     def _advance(self, event: ChainAdvanced) -> None:
         if self._since:

@@ -38,7 +38,7 @@ class Patience(Value, frozen=True, kw_only=True):
     opinion_slack_s: int
     """For the other verifier's."""
     takeover_s: int
-    """After the commitment the other verifier does what the first did not."""
+    """So long after a verifier's turn began, the other one does what it did not."""
     hard_cap_s: int
     repeat_s: int = 2
     """Between repeats of a question, at first."""

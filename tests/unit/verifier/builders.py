@@ -285,7 +285,7 @@ def world_events(*providers: str) -> list[ChainEvent]:
     return events
 
 
-def opened(lease: LeaseKey, buyer: LocalKey = BUYER) -> LeaseOpened:
+def opened(lease: LeaseKey, buyer: LocalKey = BUYER, flags: int = 0) -> LeaseOpened:
     terms = LeaseTerms(
         key=lease,
         buyer=buyer.address,
@@ -294,6 +294,7 @@ def opened(lease: LeaseKey, buyer: LocalKey = BUYER) -> LeaseOpened:
         start_deadline=T0 + 10,
         market_id=1,
         opened_at=T0 - 10,
+        flags=flags,
     )
     return LeaseOpened(
         terms=terms, bid=digest("bid"), at=T0 - 10, transaction=digest("transaction")
