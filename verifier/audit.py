@@ -16,7 +16,7 @@ from typing import Final
 
 from cloud_gpu.protocol.audit import BatchOutline, Evidence, Verdict, VerdictResult
 from cloud_gpu.protocol.audit_messages import EvidenceAsked, EvidenceRequest, OpinionAsked
-from cloud_gpu.protocol.calls import AccuseSegment, ContestSegment, ConvictSegment
+from cloud_gpu.protocol.calls import AccuseSegment, ContestSegment
 from cloud_gpu.protocol.effects import Transact
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.events import ReplayDone
@@ -286,29 +286,19 @@ class Audit:
             )
 
     def _review_accusation(self, until: int, review: Review) -> None:
-        """An accusation stands: contest it if this verifier knows better, else see it through."""
-        patience = self._means.patience
-        if self.finding is Finding.MATCH:
-            if self._retries.due("contest", review, patience.transact_s):
-                assert self.evidence is not None
-                verdict = self._means.verdict(
-                    self._batch,
-                    self.i,
-                    self._outline.segments[self.i].leaf,
-                    self.evidence.result.body.content.digest,
-                    VerdictResult.MATCH,
-                )
-                review.do(Transact(call=ContestSegment(verdict=verdict)))
-        elif self._means.ledger.at > until and self._retries.due(
-            "convict", review, patience.transact_s
-        ):
-            review.do(
-                Transact(
-                    call=ConvictSegment(
-                        lease=self._batch.lease, batch_no=self._batch.batch_no, i=self.i
-                    )
-                )
+        """An accusation stands: contest it if this verifier knows better."""
+        if self.finding is not Finding.MATCH or self._means.ledger.at > until:
+            return
+        if self._retries.due("contest", review, self._means.patience.transact_s):
+            assert self.evidence is not None
+            verdict = self._means.verdict(
+                self._batch,
+                self.i,
+                self._outline.segments[self.i].leaf,
+                self.evidence.result.body.content.digest,
+                VerdictResult.MATCH,
             )
+            review.do(Transact(call=ContestSegment(verdict=verdict)))
 
     def _question(self, now: Instant) -> EvidenceAsked:
         return EvidenceAsked(

@@ -11,7 +11,7 @@ from typing import Final
 
 from cloud_gpu.protocol.audit import BatchOutline, BatchState, Evidence, Opening, Results
 from cloud_gpu.protocol.audit_messages import AuditRecord, OutlineAsked, OutlineRequest
-from cloud_gpu.protocol.calls import FallbackSeed, FinaliseBatch, RevealPreimage
+from cloud_gpu.protocol.calls import ConvictSegment, FallbackSeed, FinaliseBatch, RevealPreimage
 from cloud_gpu.protocol.effects import PublishRecord, Transact
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.signing import Signed, sign
@@ -92,6 +92,7 @@ class BatchAudit:
             self._draw(leads, review)
         elif leads:
             self._audit(review)
+            self._convict(review)
         if self._results is None and age_s >= self._means.patience.hard_cap_s and leads:
             self._end(None, review)
 
@@ -122,6 +123,21 @@ class BatchAudit:
             self._conclude(review)
         if any(audit.verdicts for audit in self.audits.values()):
             self._publish(review)
+
+    def _convict(self, review: Review) -> None:
+        """An accusation that nobody can contest any more is seen through, whoever made it.
+
+        Not of a segment that this verifier found honest, as long as the batch may wait.
+        """
+        patience, at = self._means.patience, self._means.ledger.at
+        must_end = at - self._batch.committed_at >= patience.hard_cap_s
+        for i, until in self._batch.accused.items():
+            audit = self.audits.get(i)
+            if at <= until or (audit and audit.finding is Finding.MATCH and not must_end):
+                continue
+            if self._retries.due(f"convict {i}", review, patience.transact_s):
+                lease, batch_no = self._batch.lease, self._batch.batch_no
+                review.do(Transact(call=ConvictSegment(lease=lease, batch_no=batch_no, i=i)))
 
     def _conclude(self, review: Review) -> None:
         """When everything drawn is decided, say so and end the batch."""

@@ -153,6 +153,9 @@ def test_an_accusation_that_ones_own_run_contradicts_is_contested() -> None:
     (call,) = story.called(ContestSegment)
     assert call.verdict == verdict_of(batch, 0, FIRST, VerdictResult.MATCH, RIGHT)
     assert not story.wait(story.at + 11).called(ConvictSegment)
+    # Who was not there to contest it in time cannot keep the batch from its end.
+    assert not story.wait(659).called(ConvictSegment)
+    assert story.wait(660).called(ConvictSegment)
 
 
 # The end, restarts and reorganisations.
@@ -186,6 +189,17 @@ def test_a_restarted_verifier_sees_its_accusation_through() -> None:
     story.outline(batch).wait(81)
     assert story.called(ConvictSegment)
     assert not story.found(Replay)
+
+
+def test_an_accusation_of_a_verifier_that_died_is_seen_through_though_the_node_vanished() -> None:
+    batch = one()
+    story = Story(SECOND).commit(batch, at=60).draw(batch)
+    story.chain(accused(batch, 0, 70, 80)).wait(359)
+    assert not story.called(ConvictSegment)
+    (call, *_) = story.wait(360).called(ConvictSegment)
+    assert (call.lease, call.batch_no, call.i) == (batch.lease, 0, 0)
+    story.chain(convicted(batch, 0, 361)).wait(420)
+    assert incomparable(story)[0] == 0
 
 
 def test_a_convicted_segment_is_not_charged_twice_to_a_silent_node() -> None:
