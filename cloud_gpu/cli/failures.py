@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.flags import flag_of, in_flags
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
     FundsTooSmall,
     LeaseInterrupted,
     MarketUnavailable,
+    NoMatch,
     Rejected,
     Rejection,
     RejectReason,
@@ -74,6 +78,9 @@ def failure_of(error: CloudGpuError) -> Failure:
     """What to print for an exception that reached the command line."""
     code = int(error.exit_code)
     match error:
+        case NoMatch(rejection=rejection):
+            named = flag_of(rejection.field), in_flags(rejection.next)
+            return _of_rejection(code, structs.replace(rejection, field=named[0], next=named[1]))
         case Rejected(rejection=rejection):
             return _of_rejection(code, rejection)
         case NoSuchThing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -39,6 +39,18 @@ if TYPE_CHECKING:
     from cloud_gpu.cli.outside import OpenSession
     from cloud_gpu.outcomes import Bill
 
+_IDLE_S: Final = 15 * 60
+
+IdleTimeout = Annotated[
+    int,
+    typer.Option(
+        "--idle-timeout",
+        parser=seconds,
+        metavar="DURATION",
+        show_default="15m",
+        help="End it when unused for so long.",
+    ),
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name; `cloud-gpu ps` lists them.")]
 
 
@@ -56,9 +68,7 @@ def up(
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
     name: Annotated[str | None, typer.Option("--name", help="How to call it.")] = None,
-    idle_timeout: Annotated[
-        str, typer.Option("--idle-timeout", help="End it when unused for so long.")
-    ] = "15m",
+    idle_timeout: IdleTimeout = _IDLE_S,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Keep it here; Ctrl-C ends it.")
     ] = False,
@@ -78,13 +88,13 @@ def up(
         exclude_provider=exclude_provider,
         provider=provider,
     )
-    idle_s, desk = seconds(idle_timeout), run.outside.leases()
+    desk = run.outside.leases()
     name = name or desk.free_name()
     if not foreground:
         confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")
         words = ["up", "--foreground", "--json", "--yes", "--name", name, "--gpu", gpu]
         words += ["--count", str(count), "--duration", duration, "--start-by", start_by]
-        words += ["--idle-timeout", idle_timeout, "--max-price", settings.max_price]
+        words += ["--idle-timeout", str(idle_timeout), "--max-price", settings.max_price]
         words += ["--region", region] if region else []
         words += ["--isolation", isolation] if isolation else []
         words += ["--verified", "--audit-bps", str(request.audit_bps.value)] if verified else []
@@ -96,7 +106,7 @@ def up(
     with desk.keeping(name):
         with run.outside.session(settings, run.say.progress, **wishes(request)) as session:
             record |= _facts(session, request.duration)
-            _keep(run, session, record, idle_s)
+            _keep(run, session, record, idle_timeout)
         assert session.bill is not None, "a session that was left has a bill"
         record |= {"state": "ended", "bill": _bill(session.bill)}
         desk.note(name, record)

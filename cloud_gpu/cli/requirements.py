@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from cloud_gpu.bidding import AUDIT_SHARE, LeaseRequest, WordUnclear, wish
 from cloud_gpu.cli.failures import UsageWrong
+from cloud_gpu.cli.flags import flag_of
 from cloud_gpu.settings import Settings
 
 Gpu = Annotated[
@@ -37,12 +38,6 @@ Verified = Annotated[
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
 ]
-
-_FLAGS: Final = {
-    "exclude_providers": "--exclude-provider",
-    "provider": "--provider",
-}
-"""Word of a wish -> the flag that it came from."""
 
 
 def requirement(
@@ -76,8 +71,7 @@ def requirement(
             provider=provider,
         )
     except WordUnclear as error:
-        flag = _FLAGS.get(error.field, error.field)
-        raise UsageWrong(f"{flag}: {error.problem}") from error
+        raise UsageWrong(f"{flag_of(error.field)}: {error.problem}") from error
 
 
 def wishes(request: LeaseRequest) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def test_a_bid_that_no_ask_satisfies_names_the_limit_and_the_nearest_change(buye
     assert refused.code == ExitCode.NO_MATCH
     error = refused.json
     assert error["reason"] == "no-match"
-    assert error["found"] == "max_price: asks from 0.745 tokens per GPU-hour"
+    assert error["found"] == "--max-price: asks from 0.745 tokens per GPU-hour"
     assert error["needed"] == "at most 0.50"
-    assert 'max_price="0.745"' in error["next"]
+    assert "--max-price 0.745" in error["next"]
 
 
 def test_a_class_that_nobody_offers_is_answered_with_what_there_is(buyer: Person) -> None:

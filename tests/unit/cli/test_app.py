@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -179,6 +180,7 @@ def test_a_remote_command_keeps_its_own_flags() -> None:
     assert seen == [["tool", "--json", "-o", "x"]]
 
 
+RENTING = ["run", "up", "quote", "bid place"]
 ONE, TWO = str(Address(b"\x01" * 20)), str(Address(b"\x02" * 20))
 
 
@@ -197,7 +199,7 @@ def test_a_provider_is_named_and_others_are_excluded_by_flags() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--provider", "--exclude-provider"])
-@pytest.mark.parametrize("command", ["run", "up", "quote", "bid place"])
+@pytest.mark.parametrize("command", RENTING)
 def test_an_address_that_cannot_be_read_names_its_flag(
     command: str, flag: str, capsys: Captured
 ) -> None:
@@ -205,6 +207,33 @@ def test_an_address_that_cannot_be_read_names_its_flag(
     assert called(PretendWorld(), *words[: None if command == "run" else -2]) == ExitCode.USAGE
     found = json.loads(capsys.readouterr().out)["found"]
     assert found == f"{flag}: found '0x12', needed 0x and 40 hex digits"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--duration", "2x"], """--duration: a duration is written like "2h", .*, found '2x'"""),
+        (["--start-by", "soon"], "--start-by: a duration is written like .*, found 'soon'"),
+        (["--isolation", "glass"], "--isolation: found 'glass', needed one of process, "),
+        (["--verified", "--audit-bps", "12001"], "--audit-bps: found 12001, needed 0 to 12000"),
+        (["--gpu", "A100|"], "--gpu: found '', needed a class or a word of one"),
+        (["--count", "70000"], "--count: found 70000, needed 1 to 65535 GPUs"),
+    ],
+)
+@pytest.mark.parametrize("command", RENTING)
+def test_a_word_that_cannot_be_read_is_named_by_its_flag(
+    command: str, words: list[str], said: str, capsys: Captured
+) -> None:
+    given = [*command.split(), "--gpu", "A100", "--yes", "--json", *words]
+    given += ["--", "true"] if command == "run" else []
+    assert called(PretendWorld(), *given) == ExitCode.USAGE
+    assert re.match(said, json.loads(capsys.readouterr().out)["found"])
+
+
+def test_an_idle_time_that_cannot_be_read_is_named_by_its_flag(capsys: Captured) -> None:
+    words = ("up", "--gpu", "A100", "--yes", "--idle-timeout", "2x")
+    assert called(PretendWorld(), *words) == ExitCode.USAGE
+    assert "--idle-timeout" in capsys.readouterr().err
 
 
 def test_a_bug_of_ours_exits_1_with_its_traceback(capsys: Captured) -> None:

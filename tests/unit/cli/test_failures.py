@@ -50,6 +50,26 @@ def test_a_rejection_keeps_its_field_and_what_to_do() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("field", "change", "shown", "said"),
+    [
+        ("timeout", 'Ask for timeout="1d".', "--duration", "Ask for --duration 1d."),
+        ("count", "Ask for count=4.", "--count", "Ask for --count 4."),
+        ("max_price", 'Bid at least max_price="1.20".', "--max-price", "--max-price 1.20."),
+        ("regions", "Ask for less of regions.", "--region", "Ask for less of --region."),
+        ("isolation_min", "Ask for another.", "--isolation", "Ask for another."),
+        ("start_timeout", "Give more, or raise max_price.", "--start-by", "raise --max-price."),
+    ],
+)
+def test_what_is_in_the_way_is_said_in_flags(
+    field: str, change: str, shown: str, said: str
+) -> None:
+    blocking = Rejection(reason=RejectReason.NO_MATCH, field=field, found="a", next=change)
+    failure = failure_of(errors.NoMatch(blocking))
+    assert failure.found == f"{shown}: a"
+    assert failure.next.endswith(said)
+
+
 def test_funds_are_shown_in_tokens() -> None:
     failure = failure_of(errors.FundsTooSmall(2_500_000, 1_000_000, "the vault"))
     assert failure.needed == "2.50 tokens"
