@@ -53,7 +53,7 @@ def look_up(
         for advert in adverts
         if (product := advert.body.ask.payload.product) in by_id
     ]
-    views.sort(key=lambda v: (len(v.unmet), v.cost.value, v.ask.provider, v.ask.index))
+    views.sort(key=lambda view: _change_needed(request, view))
     fitting = tuple(view for view in views if not view.unmet)
     if fitting:
         return Quote(fitting=fitting, nearest=None, blocking=None)
@@ -61,6 +61,13 @@ def look_up(
     if not meant:
         return Quote(fitting=(), nearest=None, blocking=_no_such_class(request, views, products))
     return Quote(fitting=(), nearest=meant[0], blocking=meant[0].unmet[0])
+
+
+def _change_needed(request: LeaseRequest, view: AskView) -> tuple[int, int, int, int, Address, int]:
+    """What sorts asks: unmet limits, how far off the count is, the cost; of two counts, the more."""
+    gpus, ask = view.product.slice_gpus, view.ask
+    off = abs(gpus - request.count)
+    return len(view.unmet), off, -gpus, view.cost.value, ask.provider, ask.index
 
 
 def _no_such_class(

@@ -186,6 +186,17 @@ def test_of_several_asks_the_one_that_needs_least_is_named() -> None:
     assert len(found.nearest.unmet) == 1
 
 
+@pytest.mark.parametrize(("count", "nearest"), [(999, 4), (5, 4), (3, 4), (1, 2)])
+def test_of_the_counts_that_are_listed_the_nearest_is_named_however_dear(
+    count: int, nearest: int
+) -> None:
+    pair, four = product(1, "A100-SXM4-80GB"), product(2, "A100-SXM4-80GB", gpus=4)
+    dear = advert(profile_of("A100-SXM4-80GB", 4), price=Price(1_900_000), index=1, product=2)
+    found = look_up(request(count=count), [pair, four], [advert(), dear], T0)
+    assert found.blocking is not None
+    assert found.blocking.next == f"Ask for count={nearest}."
+
+
 def test_a_class_that_nobody_sells_is_answered_by_what_is_sold() -> None:
     found = look_up(request(gpu_type="B200"), [PRODUCT], [advert()], T0)
     assert found.blocking is not None
