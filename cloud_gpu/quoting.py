@@ -64,7 +64,7 @@ def look_up(
 
 
 def _change_needed(request: LeaseRequest, view: AskView) -> tuple[int, int, int, int, Address, int]:
-    """What sorts asks: unmet limits, how far off the count is, the cost; of two counts, the more."""
+    """Sorts asks: by unmet limits, how far off the count is (of two, the more), the cost."""
     gpus, ask = view.product.slice_gpus, view.ask
     off = abs(gpus - request.count)
     return len(view.unmet), off, -gpus, view.cost.value, ask.provider, ask.index

@@ -16,7 +16,7 @@ import typer
 from cloud_gpu.cli.output import Format, Output
 from cloud_gpu.cli.outside import Outside
 from cloud_gpu.protocol.errors import CloudGpuError
-from cloud_gpu.protocol.units import TokenAmount, parse_duration, parse_tokens
+from cloud_gpu.protocol.units import TokenAmount, parse_duration, parse_price, parse_tokens
 from cloud_gpu.settings import Settings
 
 WAIT_S = 120
@@ -66,12 +66,24 @@ def seconds(word: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+def price(word: str) -> str:
+    """A limit in tokens a GPU-hour as an option, left as it was written."""
+    try:
+        found = parse_price(word)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if not found:
+        raise typer.BadParameter(f"found {word!r}, needed a price above 0")
+    return word
+
+
 def amount(word: str) -> TokenAmount:
     """An amount of tokens as an argument."""
     try:
-        return parse_tokens(word)
+        found = parse_tokens(word)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    return found
 
 
 _GLOBAL: dict[str, tuple[Any, Any]] = {

@@ -10,6 +10,8 @@ import typer
 from cloud_gpu.bidding import AUDIT_SHARE, LeaseRequest, WordUnclear, wish
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.cli.flags import flag_of
+from cloud_gpu.cli.invocation import price
+from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.settings import Settings
 
 Gpu = Annotated[
@@ -17,7 +19,10 @@ Gpu = Annotated[
 ]
 Count = Annotated[int, typer.Option("--count", min=1, help="GPUs of the lease.")]
 MaxPrice = Annotated[
-    str | None, typer.Option("--max-price", help='Limit in tokens a GPU-hour: "1.20".')
+    str | None,
+    typer.Option(
+        "--max-price", parser=price, metavar="TOKENS", help='Limit in tokens a GPU-hour: "1.20".'
+    ),
 ]
 Duration = Annotated[str, typer.Option("--duration", help='How long at most: "2h", "90s".')]
 StartBy = Annotated[str, typer.Option("--start-by", help="How long the bid stands.")]
@@ -71,6 +76,9 @@ def requirement(
             provider=provider,
         )
     except WordUnclear as error:
+        origin = settings.origin(error.field)
+        if origin not in ("default", "flag"):
+            raise SettingsInvalid(f"{error.field} ({origin}): {error.problem}") from error
         raise UsageWrong(f"{flag_of(error.field)}: {error.problem}") from error
 
 

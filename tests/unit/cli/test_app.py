@@ -23,7 +23,7 @@ from cloud_gpu.protocol.errors import (
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
-from cloud_gpu.settings import Settings
+from cloud_gpu.settings import Settings, SettingsFile, read_settings
 
 
 class PretendWallet:
@@ -81,6 +81,22 @@ class PretendWorld:
 
     def chain_found(self, settings: Settings) -> str:
         return "LeaseBook 0x0 on chain 1"
+
+
+class RealSettings(PretendWorld):
+    """Whose settings are read as they are, from what the test says."""
+
+    project: SettingsFile | None = None
+    environment: Mapping[str, str] = {}
+
+    def settings(self, flags: Mapping[str, str | None]) -> Settings:
+        return read_settings(
+            flags=flags,
+            environment=self.environment,
+            project=self.project,
+            context=lambda _: None,
+            contexts="contexts",
+        )
 
 
 def called(world: PretendWorld, *arguments: str) -> int:
@@ -228,6 +244,33 @@ def test_a_word_that_cannot_be_read_is_named_by_its_flag(
     given += ["--", "true"] if command == "run" else []
     assert called(PretendWorld(), *given) == ExitCode.USAGE
     assert re.match(said, json.loads(capsys.readouterr().out)["found"])
+
+
+@pytest.mark.parametrize("price", ["1,20", "-1", "0", "1.2345"])
+@pytest.mark.parametrize("command", RENTING)
+def test_a_price_limit_that_cannot_be_read_is_a_usage_error_like_any_flag(
+    command: str, price: str, capsys: Captured
+) -> None:
+    given = [*command.split(), "--gpu", "A100", "--yes", "--json", f"--max-price={price}"]
+    given += ["--", "true"] if command == "run" else []
+    assert called(RealSettings(), *given) == ExitCode.USAGE
+    assert "--max-price" in json.loads(capsys.readouterr().out)["found"]
+
+
+@pytest.mark.parametrize("price", ["1,20", "0"])
+@pytest.mark.parametrize("source", ["cloud-gpu.toml", "CLOUD_GPU_MAX_PRICE"])
+def test_a_price_limit_of_a_file_or_the_environment_is_a_setting_and_names_where_it_is_from(
+    source: str, price: str, capsys: Captured
+) -> None:
+    world = RealSettings()
+    if source == "cloud-gpu.toml":
+        world.project = SettingsFile(path="/home/me/cloud-gpu.toml", text=f'max_price = "{price}"')
+    else:
+        world.environment = {"CLOUD_GPU_MAX_PRICE": price}
+    assert called(world, "quote", "--gpu", "A100", "--json") == ExitCode.SETTINGS
+    found = json.loads(capsys.readouterr().out)["found"]
+    assert source in found
+    assert "max_price" in found
 
 
 def test_an_idle_time_that_cannot_be_read_is_named_by_its_flag(capsys: Captured) -> None:
