@@ -41,6 +41,10 @@ app.add_typer(wallet_app, name="wallet")
 app.add_typer(devnet_app, name="devnet")
 
 
+_AMOUNT_FIRST = {"ignore_unknown_options": True}
+"""-5 is an amount, and a wrong one, not an option."""
+
+
 @app.callback()
 @root
 def _before() -> None:
@@ -62,8 +66,8 @@ bid_app.command("show")(command(bid.show))
 bid_app.command("ls")(command(bid.ls))
 bid_app.command("cancel")(command(bid.cancel))
 wallet_app.command("show")(command(wallet.show))
-wallet_app.command("fund")(command(wallet.fund))
-wallet_app.command("withdraw")(command(wallet.withdraw))
+wallet_app.command("fund", context_settings=_AMOUNT_FIRST)(command(wallet.fund))
+wallet_app.command("withdraw", context_settings=_AMOUNT_FIRST)(command(wallet.withdraw))
 devnet_app.command("up")(command(devnet.up))
 devnet_app.command("down")(command(devnet.down))
 devnet_app.command("status")(command(devnet.status))

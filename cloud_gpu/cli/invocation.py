@@ -79,10 +79,14 @@ def price(word: str) -> str:
 
 def amount(word: str) -> TokenAmount:
     """An amount of tokens as an argument."""
+    if word.startswith("-") and word[1:2].isdigit():
+        raise typer.BadParameter(f"found {word!r}, needed an amount above 0")
     try:
         found = parse_tokens(word)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if not found:
+        raise typer.BadParameter(f"found {word!r}, needed an amount above 0")
     return found
 
 

@@ -148,6 +148,24 @@ def test_funding_more_than_the_wallet_holds_says_how_much_there_is(capsys: Captu
     assert error["found"].startswith("10.00 tokens")
 
 
+@pytest.mark.parametrize("command", ["fund", "withdraw"])
+@pytest.mark.parametrize("tokens", ["-5", "-0.5", "0", "0.00"])
+def test_only_a_positive_amount_is_moved(command: str, tokens: str, capsys: Captured) -> None:
+    world = PretendWorld()
+    assert called(world, "wallet", command, tokens, "--yes", "--json") == ExitCode.USAGE
+    found = json.loads(capsys.readouterr().out)["found"]
+    assert found == f"Invalid value for 'TOKENS': found '{tokens}', needed an amount above 0"
+    assert (world.held.tokens, world.held.cash) == (10_000_000, 2_000_000)
+
+
+@pytest.mark.parametrize("words", [["5", "--nonsense"], ["--nonsense", "5"], ["5", "-7"]])
+def test_an_unknown_flag_beside_an_amount_is_still_an_error(
+    words: list[str], capsys: Captured
+) -> None:
+    assert called(PretendWorld(), "wallet", "withdraw", *words, "--yes") == ExitCode.USAGE
+    assert capsys.readouterr().err
+
+
 def test_withdrawing_more_than_the_vault_holds_is_refused_before_any_transaction() -> None:
     world = PretendWorld()
     assert called(world, "wallet", "withdraw", "3", "--yes") == ExitCode.FUNDS
