@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cloud_gpu.client import Client
+    from cloud_gpu.settings import Settings
 
 _LIVE = (BidState.PENDING, BidState.MATCHED)
 _SHOWN_MAX = 50
@@ -99,17 +100,35 @@ def place(
         return
     most = max(escrow_of(order.bid.payload).value for order in orders)
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")
-    for order in orders:  # told before it is waited for: an answer that is lost loses no id
-        run.say.progress(f"bid {order.bid.payload.id}")
-    run.outside.ask(settings, lambda client: _submit(client, orders), run.say.progress)
-    run.outside.remember_bids([{**row, "market": settings.market} for row in rows])
+    _hand_in(run, settings, orders)
     run.say.results("bid", rows, lambda: _orders_table(rows))
     run.say.next(f"cloud-gpu bid show {rows[0]['bid']}")
 
 
-async def _submit(client: Client, orders: tuple[SignedBid, ...]) -> None:
-    for order in orders:
-        await client.submit(order)
+def _hand_in(run: Invocation, settings: Settings, orders: tuple[SignedBid, ...]) -> None:
+    """Tell and remember each bid that the market has, or may have: its answer can be lost."""
+    known: list[SignedBid] = []
+
+    async def submit(client: Client) -> None:
+        for order in orders:
+            bid = order.bid.payload.id
+            try:
+                await client.submit(order)
+            except Rejected:
+                raise
+            except BaseException:
+                known.append(order)
+                run.say.progress(f"no answer about a bid; it may stand: cloud-gpu bid show {bid}")
+                raise
+            known.append(order)
+            run.say.progress(f"bid {bid}")
+
+    try:
+        run.outside.ask(settings, submit, run.say.progress)
+    finally:
+        rows = [{**_order_row(order), "market": settings.market} for order in known]
+        if rows:
+            run.outside.remember_bids(rows)
 
 
 def _read(body: str) -> tuple[SignedBid, ...]:

@@ -18,7 +18,7 @@ KEY = LocalKey(b"\x01" * 32)
 DOMAIN = Domain(name="LeaseBook", chain_id=31337, verifying_contract=Address(b"\x0b" * 20))
 
 
-def _order(nonce: int) -> SignedBid:
+def order(nonce: int) -> SignedBid:
     terms = Terms()
     bid = Bid(
         buyer=KEY.address,
@@ -37,12 +37,12 @@ def _order(nonce: int) -> SignedBid:
 
 
 def test_a_signed_bid_alone_is_one_order() -> None:
-    assert orders_in(to_json(_order(1)).decode()) == (_order(1),)
+    assert orders_in(to_json(order(1)).decode()) == (order(1),)
 
 
 def test_what_a_dry_run_printed_is_all_its_orders() -> None:
-    printed = {"schema": 1, "kind": "bid", "orders": [to_builtins(_order(n)) for n in (1, 2)]}
-    assert orders_in(json.dumps(printed)) == (_order(1), _order(2))
+    printed = {"schema": 1, "kind": "bid", "orders": [to_builtins(order(n)) for n in (1, 2)]}
+    assert orders_in(json.dumps(printed)) == (order(1), order(2))
 
 
 @pytest.mark.parametrize(
