@@ -148,7 +148,8 @@ class Ledger:
             ("nonce_floor", self._nonce_floor),
         )
         for name, table in tables:
-            yield name, sorted(([_shown(key), row] for key, row in table.items()), key=_first)
+            shown = ([_shown(key), row] for key, row in table.items())
+            yield name, sorted(shown, key=lambda row: str(row[0]))
         yield "voided", sorted([str(account), nonce] for account, nonce in self._voided)
 
     # Facts.
@@ -270,11 +271,8 @@ class Ledger:
         key = event.terms.key
         row = self.machines.get(key.machine)
         if row is not None:
-            self._change(
-                key.machine,
-                status=MachineStatus.FUNDED,
-                next_seq=max(row.next_seq, key.seq + 1),
-            )
+            next_seq = max(row.next_seq, key.seq + 1)
+            self._change(key.machine, status=MachineStatus.FUNDED, next_seq=next_seq)
         self._set(self._buyers, key, event.terms.buyer)
         if key.seq >= HELD_LEASES:
             # The slot of held pay that this lease takes is empty: the older lease is over for good.
@@ -303,13 +301,17 @@ class Ledger:
 
     def _apply_penalty(self, event: PenaltyPaid) -> None:
         row = self.machines.get(event.lease.machine)
-        if row is None:
-            return
+        if row is not None:
+            self._slash(event.lease.machine, row, event.amount.value)
+            self._refund(event.lease, event.amount)
+
+    def _slash(self, machine: MachineKey, row: MachineRow, amount: int) -> int:
+        """Take so many base units from a bond; returns by how much it falls."""
         # Bonds are counted in whole units; the change is the provider's cash again.
-        units = -(-event.amount.value // self._bond_unit) * self._bond_unit
-        self._change(event.lease.machine, bond=TokenAmount(max(0, row.bond.value - units)))
-        self._pay(event.lease.provider, units - event.amount.value)
-        self._refund(event.lease, event.amount)
+        units = -(-amount // self._bond_unit) * self._bond_unit
+        self._change(machine, bond=TokenAmount(max(0, row.bond.value - units)))
+        self._pay(machine.provider, units - amount)
+        return units
 
     def _apply_to_results(
         self, event: BatchCommitted | BatchFinalised | SegmentConvicted | HeldReturned
@@ -329,12 +331,21 @@ class Ledger:
             case SegmentConvicted():
                 self._refund(event.lease, event.refund)
                 if row is not None:
-                    bond = TokenAmount(max(0, row.bond.value - event.fine.value))
-                    self._change(machine, bond=bond)
+                    self._convict(event, row)
             case HeldReturned():
                 self._refund(event.lease, event.amount)
             case _:
                 pass  # a batch of a machine that was never heard of
+
+    def _convict(self, event: SegmentConvicted, row: MachineRow) -> None:
+        machine, place = event.lease.machine, (event.lease, event.batch_no)
+        lock = self._locks.get(place)
+        if lock is None:  # the batch was paid unverified: its price, too, comes out of the bond
+            self._slash(machine, row, event.refund.value + event.fine.value)
+            return
+        freed = min(lock, self._slash(machine, row, event.fine.value))
+        self._change(machine, locked=max(0, row.locked - freed))
+        self._set(self._locks, place, lock - freed)
 
     def _refund(self, lease: LeaseKey, amount: TokenAmount) -> None:
         buyer = self._buyers.get(lease)
@@ -386,7 +397,3 @@ def _product(event: ProductRegistered) -> Product:
 
 def _shown(key: object) -> str:
     return " ".join(str(part) for part in key) if isinstance(key, tuple) else str(key)
-
-
-def _first(row: list[object]) -> str:
-    return str(row[0])

@@ -26,6 +26,7 @@ from cloud_gpu.protocol.chain_events import (
     MachineRetiring,
     MarketRegistered,
     PenaltyPaid,
+    SegmentConvicted,
 )
 from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState, MachineStatus
@@ -52,6 +53,8 @@ ADA, BOB = key("ada").address, key("bob").address
 BID = order("bob").bid.payload
 OPENED = opened(BID, machine("ada"), price(1))
 LEASE = OPENED.terms.key
+MORE_BOND = BondAdded(machine=machine("ada"), added=TokenAmount(40 * TOKEN))
+"""50 units in all."""
 
 
 def ledger_after(*events: ChainEvent) -> Ledger:
@@ -66,6 +69,45 @@ def tokens(ledger: Ledger) -> tuple[float, float, float]:
     """Of buyer, provider and market."""
     cash = ledger.cash
     return tuple(cash.get(who, 0) / TOKEN for who in (BOB, ADA, MARKET_KEY.address))  # type: ignore[return-value]
+
+
+def committed(locked: int) -> BatchCommitted:
+    return BatchCommitted(
+        lease=LEASE,
+        batch_no=0,
+        root=Digest(bytes(32)),
+        n=1,
+        value=TokenAmount(1),
+        locked=TokenAmount(locked),
+        at=NOW_S,
+        block=1,
+    )
+
+
+def convicted(refund: int, fine: int) -> SegmentConvicted:
+    return SegmentConvicted(
+        lease=LEASE,
+        batch_no=0,
+        i=1,
+        refund=TokenAmount(refund),
+        fine=TokenAmount(fine),
+        at=NOW_S,
+    )
+
+
+def finalised(state: BatchState, buyer: int = 0) -> BatchFinalised:
+    none = TokenAmount(0)
+    return BatchFinalised(
+        lease=LEASE,
+        batch_no=0,
+        state=state,
+        provider=none,
+        market=none,
+        audits=none,
+        buyer=TokenAmount(buyer),
+        burnt=none,
+        at=NOW_S,
+    )
 
 
 def test_an_opened_lease_takes_its_cap_and_its_machine() -> None:
@@ -135,34 +177,50 @@ def test_a_machine_that_comes_back_keeps_counting_its_leases() -> None:
 
 
 def test_a_committed_batch_locks_a_part_of_the_bond_until_it_is_final() -> None:
-    committed = BatchCommitted(
-        lease=LEASE,
-        batch_no=0,
-        root=Digest(bytes(32)),
-        n=1,
-        value=TokenAmount(1),
-        locked=TokenAmount(4 * TOKEN),
-        at=NOW_S,
-        block=1,
-    )
-    ledger = ledger_after(OPENED, committed)
+    ledger = ledger_after(OPENED, committed(4 * TOKEN))
     assert ledger.machines[machine("ada")].free_bond == TokenAmount(6 * TOKEN)
-    none = TokenAmount(0)
-    ledger.apply(
-        BatchFinalised(
-            lease=LEASE,
-            batch_no=0,
-            state=BatchState.FINAL,
-            provider=none,
-            market=none,
-            audits=none,
-            buyer=TokenAmount(TOKEN),
-            burnt=none,
-            at=NOW_S,
-        )
-    )
+    ledger.apply(finalised(BatchState.FINAL, buyer=TOKEN))
     assert ledger.machines[machine("ada")].free_bond == TokenAmount(10 * TOKEN)
     assert tokens(ledger)[0] == 100
+
+
+# Convictions: the numbers are those of contracts/test/unit/verification/mismatch.t.sol.
+
+
+@pytest.mark.parametrize(
+    ("locked", "refund", "fine", "units", "change"),
+    [
+        (21, 600_000, 12_000_000, 12, 0),
+        (22, 600_002, 12_000_040, 13, 999_960),
+        (21, 1_800_000, 21_000_000, 21, 0),
+    ],
+    ids=["whole units", "no whole unit", "the whole lock"],
+)
+def test_a_conviction_takes_whole_units_out_of_bond_and_lock(
+    locked: int, refund: int, fine: int, units: int, change: int
+) -> None:
+    """Verification._punish: the price is returned out of what was held, not out of the bond."""
+    ledger = ledger_after(MORE_BOND, OPENED, committed(locked * TOKEN))
+    before = dict(ledger.cash)
+    ledger.apply(convicted(refund, fine))
+    row = ledger.machines[machine("ada")]
+    assert (row.bond.value, row.locked) == ((50 - units) * TOKEN, (locked - units) * TOKEN)
+    assert ledger.cash[ADA] - before[ADA] == change
+    assert ledger.cash[BOB] - before[BOB] == refund
+    ledger.apply(finalised(BatchState.PARTIAL))
+    assert ledger.machines[machine("ada")].free_bond.value == (50 - units) * TOKEN
+
+
+def test_a_late_conviction_takes_price_and_fine_out_of_the_free_bond() -> None:
+    """test_late_whenTheBatchEndedUnverified: 0.6 and 12, the change is the provider's."""
+    unverified = finalised(BatchState.FINAL_UNVERIFIED)
+    ledger = ledger_after(MORE_BOND, OPENED, committed(21 * TOKEN), unverified)
+    before = dict(ledger.cash)
+    ledger.apply(convicted(600_000, 12_000_000))
+    row = ledger.machines[machine("ada")]
+    assert (row.bond.value, row.locked) == ((50 - 13) * TOKEN, 0)
+    assert ledger.cash[ADA] - before[ADA] == 400_000
+    assert ledger.cash[BOB] - before[BOB] == 600_000
 
 
 def test_nonces_are_void_below_the_floor_and_one_by_one() -> None:
