@@ -45,6 +45,12 @@ class RunResult(Value, frozen=True, kw_only=True):
         said = self.stderr.strip() or self.stdout.strip()
         return "\n".join(line for line in [*said.splitlines()[-20:], self.detail] if line)
 
+    def __str__(self) -> str:
+        exited = self.outcome is JobOutcome.EXITED
+        end = f"exit code {self.code}" if exited else str(self.outcome)
+        text = f"{end} after {self.duration_s:.1f} s: {self.cost_text} tokens"
+        return f"{text}; {self.detail}" if self.detail else text
+
 
 class Cost(Value, frozen=True, kw_only=True):
     """What a running lease costs."""
