@@ -6,14 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud_gpu.accounting import Books, Holding, LeaseLife, explain, lease_lives
+from cloud_gpu.accounting import BURN, BatchLife, Books, Holding, LeaseLife, explain, lease_lives
 from cloud_gpu.protocol import chain_events as ev
+from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.hardware import GpuClass
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
+from cloud_gpu.protocol.lease import (
+    LeaseEndReason,
+    LeaseFlags,
+    LeaseKey,
+    LeaseTerms,
+    MachineKey,
+)
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import Address, Digest
 
-PROVIDER, BUYER, OPERATOR = (Address(bytes([n]) * 20) for n in (1, 2, 3))
+PROVIDER, BUYER, OPERATOR, AUDITS = (Address(bytes([n]) * 20) for n in (1, 2, 3, 4))
 MACHINE = MachineKey(provider=PROVIDER, index=0)
 KEY = LeaseKey(provider=PROVIDER, index=0, seq=1)
 CAP = TokenAmount(1_000_000)
@@ -36,7 +43,7 @@ def tables(gpus: int = 2) -> list[ev.ChainEvent]:
     ]
 
 
-def opened(cap: TokenAmount = CAP, duration: int = 600) -> ev.LeaseOpened:
+def opened(cap: TokenAmount = CAP, duration: int = 600, flags: int = 0) -> ev.LeaseOpened:
     terms = LeaseTerms(
         key=KEY,
         buyer=BUYER,
@@ -45,6 +52,7 @@ def opened(cap: TokenAmount = CAP, duration: int = 600) -> ev.LeaseOpened:
         start_deadline=110,
         market_id=1,
         opened_at=100,
+        flags=flags,
     )
     return ev.LeaseOpened(terms=terms, bid=Digest(bytes(32)), at=100, transaction=Digest(bytes(32)))
 
@@ -138,3 +146,191 @@ def test_a_contract_that_holds_less_or_more_than_it_owes_is_seen(missing: int) -
     sound = books({BUYER: 100})
     assert sound.difference == 0
     assert replace(sound, held=sound.held + missing).difference == missing
+
+
+# ------------------------------------------------------------------------------- verified leases
+
+PAID = 1_000
+
+
+def held(
+    *after: ev.ChainEvent, reason: LeaseEndReason = LeaseEndReason.STOPPED
+) -> list[ev.ChainEvent]:
+    """A verified lease that closed at `PAID`, and what came after."""
+    return [*tables(), opened(flags=LeaseFlags.VERIFIED), closed(PAID, reason), *after]
+
+
+def committed(value: int = PAID, batch_no: int = 0) -> ev.BatchCommitted:
+    return ev.BatchCommitted(
+        lease=KEY,
+        batch_no=batch_no,
+        root=Digest(bytes(32)),
+        n=3,
+        value=TokenAmount(value),
+        locked=TokenAmount(20_000),
+        at=300,
+        block=9,
+    )
+
+
+def drawn() -> ev.BatchDrawn:
+    return ev.BatchDrawn(lease=KEY, batch_no=0, seed=Digest(bytes(32)), at=310)
+
+
+def accused(i: int) -> ev.SegmentAccused:
+    return ev.SegmentAccused(lease=KEY, batch_no=0, i=i, until=330, at=320)
+
+
+def contested(i: int) -> ev.AccusationContested:
+    return ev.AccusationContested(lease=KEY, batch_no=0, i=i, at=325)
+
+
+def convicted(i: int, refund: int, fine: int) -> ev.SegmentConvicted:
+    return ev.SegmentConvicted(
+        lease=KEY,
+        batch_no=0,
+        i=i,
+        refund=TokenAmount(refund),
+        fine=TokenAmount(fine),
+        at=340,
+    )
+
+
+def finalised(
+    state: BatchState,
+    *,
+    provider: int,
+    market: int,
+    audits: int = 0,
+    buyer: int = 0,
+    burnt: int = 0,
+) -> ev.BatchFinalised:
+    amounts = {"provider": provider, "market": market, "audits": audits}
+    amounts |= {"buyer": buyer, "burnt": burnt}
+    return ev.BatchFinalised(
+        lease=KEY,
+        batch_no=0,
+        state=state,
+        at=350,
+        **{name: TokenAmount(amount) for name, amount in amounts.items()},
+    )
+
+
+def reasons(life: LeaseLife, *, audits: bool = True) -> dict[Address, dict[str, int]]:
+    nothing = books(dict.fromkeys((PROVIDER, BUYER, OPERATOR, AUDITS), 0))
+    after = replace(nothing, burnt=life.fines.value + life.forfeited.value)
+    payees = {batch.key: AUDITS for batch in life.batches} if audits else {}
+    changes = explain(nothing, after, [life], {1: OPERATOR}, payees)
+    return {change.account: dict(change.why) for change in changes if change.why}
+
+
+def batch_of(*after: ev.ChainEvent) -> BatchLife:
+    (batch,) = only(held(*after)).batches
+    return batch
+
+
+def test_pay_of_a_verified_lease_is_held_and_owes_no_fee_yet() -> None:
+    life = only(held())
+    assert (life.verified, life.held.value, life.fee.value, life.paid_out.value) == (
+        True,
+        PAID,
+        0,
+        0,
+    )
+    assert reasons(life) == {
+        BUYER: {"paid for leases": -PAID},
+        PROVIDER: {"pay still held": PAID},
+    }
+
+
+def test_a_batch_goes_through_its_states() -> None:
+    told: list[ev.ChainEvent] = [committed(), drawn(), accused(0), accused(1)]
+    told += [contested(0), convicted(1, 100, 2_000)]
+    told.append(finalised(BatchState.PARTIAL, provider=792, market=8, audits=56, buyer=114))
+    states = [batch_of(*told[: i + 1]).state for i in range(len(told))]
+    assert states == [
+        BatchState.COMMITTED,
+        BatchState.DRAWN,
+        *[BatchState.ACCUSED] * 3,
+        BatchState.DRAWN,
+        BatchState.PARTIAL,
+    ]
+    assert [batch_of(*told[: i + 1]).left.value for i in (4, 5, 6)] == [PAID, PAID - 100, 0]
+    batch = batch_of(*told)
+    first, second = batch.accused
+    assert (first.contested_at, first.convicted_at, second.convicted_at) == (325, None, 340)
+    assert (batch.committed_at, batch.drawn_at, batch.finalised_at) == (300, 310, 350)
+
+
+def test_each_part_of_a_batch_has_its_reason_and_they_sum_to_nothing() -> None:
+    end = finalised(BatchState.PARTIAL, provider=693, market=7, audits=49, buyer=221)
+    why = reasons(only(held(committed(), drawn(), accused(1), convicted(1, 100, 2_000), end)))
+    assert why == {
+        BUYER: {
+            "paid for leases": -PAID,
+            "refund for convicted work": 100,
+            "refund for inconclusive audits": 200,  # the rest of the 221 is audit share, unspent
+            "audit share": -49,
+        },
+        PROVIDER: {"earned from leases": 693, "fine, burnt": -2_000},
+        OPERATOR: {"fees": 7},
+        AUDITS: {"audit share": 49},
+        BURN: {"fines": 2_000},
+    }
+    assert sum(sum(parts.values()) for parts in why.values()) == 0
+
+
+def test_a_second_conviction_burns_the_rest() -> None:
+    faults: list[ev.ChainEvent] = [accused(0), accused(1)]
+    faults += [convicted(0, 300, 6_000), convicted(1, 300, 6_000)]
+    end = finalised(BatchState.PARTIAL, provider=0, market=0, burnt=400, buyer=70)
+    life = only(held(committed(), drawn(), *faults, end))
+    assert (life.forfeited.value, life.inconclusive.value, life.held.value) == (400, 0, 0)
+    assert reasons(life)[BURN] == {"fines": 12_000, "forfeited pay": 400}
+    assert reasons(life)[PROVIDER] == {"fine, burnt": -12_000}
+
+
+def test_a_conviction_after_an_unverified_end_is_refunded_from_the_bond() -> None:
+    end = finalised(BatchState.FINAL_UNVERIFIED, provider=990, market=10, buyer=70)
+    life = only(held(committed(), end, accused(2), convicted(2, 100, 2_000)))
+    assert life.batches[0].state is BatchState.FINAL_UNVERIFIED
+    assert reasons(life)[PROVIDER] == {
+        "earned from leases": 990,
+        "refund for convicted work, from the bond": -100,
+        "fine, burnt": -2_000,
+    }
+    assert reasons(life)[BUYER]["refund for convicted work"] == 100
+
+
+def test_what_no_batch_took_returns_without_its_audit_share_counting_as_pay() -> None:
+    back = ev.HeldReturned(lease=KEY, amount=TokenAmount(428), at=400)  # 400 and 7 % of it
+    life = only(held(committed(600), back))
+    assert (life.returned.value, life.held.value) == (400, 600)
+    assert reasons(life)[BUYER] == {
+        "paid for leases": -PAID,
+        "held pay returned: nothing committed": 400,
+    }
+
+
+def test_a_buyer_that_did_not_show_up_pays_a_verified_leases_provider_at_once() -> None:
+    life = only(held(reason=LeaseEndReason.BUYER_NO_SHOW))
+    assert (life.held.value, life.paid_out.value, life.fee.value) == (0, PAID, 0)
+
+
+def test_batches_of_one_lease_are_followed_by_their_numbers() -> None:
+    end = finalised(BatchState.FINAL, provider=594, market=6, audits=42)
+    life = only(held(committed(600), committed(400, batch_no=1), drawn(), end))
+    assert [batch.state for batch in life.batches] == [BatchState.FINAL, BatchState.COMMITTED]
+    assert (life.held.value, life.paid_out.value, life.fee.value) == (400, 600, 6)
+
+
+def test_an_audit_share_that_went_to_nobody_knows_whom_is_not_explained() -> None:
+    end = finalised(BatchState.FINAL, provider=990, market=10, audits=70)
+    assert AUDITS not in reasons(only(held(committed(), drawn(), end)), audits=False)
+
+
+def test_held_pay_is_owed_and_a_locked_bond_is_counted_once() -> None:
+    holding = Holding(wallet=1, cash=2, bond=4, escrow=8, held_pay=16, bond_locked=3)
+    assert (holding.in_book, holding.total) == (30, 31)
+    sheet = Books(block=1, holdings={PROVIDER: holding}, held=30)
+    assert sheet.difference == 0
