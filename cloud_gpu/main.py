@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cloud_gpu.adapters.client_folder import client_folder, remove_left_folders
 from cloud_gpu.adapters.configuration import keep_logs_apart, load_settings
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
@@ -49,8 +49,9 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
     deployment = read_deployment(Path(settings.need("deployment")))
     clock = SystemClock()
-    with tempfile.TemporaryDirectory(prefix="cloud-gpu-") as folder:
-        store = ArtifactStore(Path(folder) / "files", ARTIFACT_BYTES_MAX)
+    await trio.to_thread.run_sync(remove_left_folders, os.getuid())
+    with client_folder() as folder:
+        store = ArtifactStore(folder / "files", ARTIFACT_BYTES_MAX)
         async with (
             HttpMarket(url) as market,
             open_chain(rpc, deployment, key) as chain,
