@@ -25,6 +25,7 @@ from cloud_gpu.protocol.topics import ASKS_TOPIC
 from node.adapters.binding import read_binding
 from node.adapters.checkup import examine
 from node.adapters.control import ask_daemon, serve_control
+from node.adapters.faults import with_fault
 from node.adapters.files import read_settings
 from node.adapters.journal import SqliteJournal
 from node.adapters.keeping import Keeping
@@ -110,7 +111,8 @@ async def _run(
     runner.replay()
     journal.prune(provider.remembers)
     probes = Probes(settings.machines, folder)
-    chosen = await choose_runtime(settings, nursery, store, runner.post, probes)
+    post = with_fault(settings.fault, runner.post, store)
+    chosen = await choose_runtime(settings, nursery, store, post, probes)
     performer.room = room = MachineRoom(
         provider=settings.provider,
         probes=probes,

@@ -46,6 +46,14 @@ class RuntimeChoice(StrEnum):
     PROCESS = "process"
 
 
+class Fault(StrEnum):
+    """What a node of simulated machines does wrong on purpose, for demos and tests of audits."""
+
+    NONE = ""
+    WRONG_RESULTS = "wrong-results"
+    """It signs better figures than its jobs computed."""
+
+
 def _price(found: object) -> Price:
     return parse_price(text(found))
 
@@ -127,6 +135,7 @@ class NodeSettings:
     """Room for inputs and outputs of jobs."""
     end_jobs_on_stop: Truth = False
     """False: jobs run on while the daemon is away, and it takes them up again."""
+    fault: Annotated[Fault, Fault] = Fault.NONE
     machines: tuple[MachineSettings, ...]
 
     def __post_init__(self) -> None:
@@ -136,11 +145,18 @@ class NodeSettings:
         indexes = [machine.index for machine in self.machines]
         if len(set(indexes)) != len(indexes):
             raise ValueError(f"machines: an index is named twice: {indexes}")
+        if self.fault and not all(machine.simulated for machine in self.machines):
+            raise ValueError(f"fault: {self.fault} is for simulated machines only; leave it out")
 
     @property
     def stand_ins(self) -> tuple[str, ...]:
-        """What of the hardware is not the real thing."""
-        return ("simulated GPUs",) if any(m.simulated for m in self.machines) else ()
+        """What of the node is not the real thing."""
+        hardware = ("simulated GPUs",) if any(m.simulated for m in self.machines) else ()
+        return (
+            (*hardware, f"a node with a fault on purpose ({self.fault})")
+            if self.fault
+            else hardware
+        )
 
     def policies(self) -> dict[int, Policy]:
         """What is asked for each machine, by its index."""

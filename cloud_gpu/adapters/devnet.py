@@ -1,4 +1,4 @@
-"""The devnet launcher: Anvil, the contracts, a market and its nodes, started and ended as one.
+"""The devnet launcher: Anvil, the contracts, a market, nodes, verifiers, started and ended as one.
 
 `launched` is a context: inside it everything runs and answers, after it nothing is left. Children
 are separate processes of this Python environment, told what to do by files in the devnet's folder.
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
-import tomli_w
 
 from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.chain_reading import ChainReader
 from cloud_gpu.adapters.devnet_chain import Prepared, prepare
+from cloud_gpu.adapters.devnet_daemons import DaemonFiles
 from cloud_gpu.adapters.devnet_state import DevnetState
 from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of, undivided
 from cloud_gpu.adapters.toolchain import find_anvil
@@ -45,6 +44,8 @@ class Plan:
     folder: Path
     """Empty or absent; belongs to the devnet."""
     nodes: int = 2
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """What which node does wrong on purpose; see the node's `Fault`."""
     entropy: Callable[[int], bytes] = os.urandom
     """Where keys come from: as many bytes as asked for."""
 
@@ -52,21 +53,50 @@ class Plan:
 class Devnet:
     """A devnet that runs."""
 
-    def __init__(self, plan: Plan, rpc_url: str, prepared: Prepared) -> None:
+    def __init__(
+        self, plan: Plan, rpc_url: str, prepared: Prepared, stack: ExitStack, say: Say
+    ) -> None:
         self.plan, self.rpc_url, self.prepared = plan, rpc_url, prepared
+        self.files = DaemonFiles(plan.folder, rpc_url, prepared)
         self.market_url = ""
-        self.children: list[Child] = []
+        self.children: dict[str, Child] = {}
+        """Those that run or ran last, by name: "chain", "market", "node-0", "verifier-1" …"""
         self.stand_ins: dict[str, None] = dict.fromkeys(profile.STAND_INS)
         """What is not real here, in the words of those who pretend; ordered."""
+        self._stack, self._say = stack, say
 
     @property
     def folder(self) -> Path:
         """Its data."""
         return self.plan.folder
 
-    def child(self, name: str) -> Child:
-        """A process by name: "chain", "market", "node-0" and so on."""
-        return next(child for child in self.children if child.name == name)
+    def start(self, name: str) -> Child:
+        """Start a daemon by its file, for the first time or again; it is ended with the devnet."""
+        with undivided():
+            child = Child(name, self.files.command(name), self.folder, _environ())
+            if name not in self.children:
+                self._stack.callback(self._end, name)
+            self.children[name] = child
+        return child
+
+    def started(self, name: str) -> dict[str, Any]:
+        """Wait until a daemon is ready; what it said then. Raises ChildFailed."""
+        ready = self.children[name].ready_line(_DAEMON_WITHIN_S)
+        self.files.pin(name, ready)
+        said = ready.get("stand_ins")
+        self.stand_ins |= dict.fromkeys(map(str, said if isinstance(said, list) else []))
+        return ready
+
+    def _end(self, name: str) -> None:
+        child = self.children[name]
+        if name.startswith("node-") and child.exit_code is not None:
+            # Its jobs outlived it: only a node knows them, so it comes back to end them.
+            try:
+                child = self.start(name)
+                child.ready_line(_DAEMON_WITHIN_S)
+            except ChildFailed as failed:
+                self._say(f"jobs of {name} may be left: {failed}")
+        child.end(_GRACE_S)
 
     def reader(self, rpc: Rpc) -> ChainReader:
         """A reader of its chain."""
@@ -86,7 +116,7 @@ class Devnet:
             started_at=time.time_ns() // 1_000_000,
             stand_ins=tuple(self.stand_ins),
             keeper=mark_of(os.getpid(), "keeper"),
-            children=tuple(child.mark for child in self.children),
+            children=tuple(child.mark for child in self.children.values()),
         )
 
 
@@ -96,7 +126,9 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
     plan.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         say("starting the chain")
-        anvil = _start(stack, "chain", _anvil_command(), plan.folder)
+        with undivided():
+            anvil = Child("chain", _anvil_command(), plan.folder, _environ())
+            stack.callback(anvil.end, _GRACE_S)
         rpc_url = anvil.wait_for(_listening, _ANVIL_WITHIN_S)
         rpc = stack.enter_context(Rpc(rpc_url))
         rpc.call("anvil_setLoggingEnabled", False)
@@ -104,22 +136,32 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
         prepared = prepare(rpc, rpc_url, plan.folder, plan.nodes, plan.entropy)
         # Blocks came with their transactions so far; from here on, one a second.
         rpc.call("evm_setIntervalMining", profile.BLOCK_S)
-        devnet = Devnet(plan, rpc_url, prepared)
-        devnet.children.append(anvil)
+        devnet = Devnet(plan, rpc_url, prepared, stack, say)
+        devnet.children["chain"] = anvil
         say("starting the market")
-        market = _start_market(stack, devnet)
-        say(f"starting {plan.nodes} nodes")
-        _start_nodes(stack, devnet, market)
+        devnet.files.write_market()
+        devnet.start("market")
+        market = devnet.started("market")
+        devnet.market_url = str(market["http"])
+        _start_others(devnet, market, say)
         say("waiting for the asks")
         _wait_for_asks(devnet)
         yield devnet
 
 
-def _start(stack: ExitStack, name: str, command: Sequence[str], folder: Path) -> Child:
-    with undivided():
-        child = Child(name, command, folder, _environ())
-        stack.callback(child.end, _GRACE_S)
-    return child
+def _start_others(devnet: Devnet, market: Mapping[str, Any], say: Say) -> None:
+    nodes, verifiers = devnet.prepared.nodes, devnet.prepared.verifiers
+    also = f" and {len(verifiers)} verifiers" if verifiers else ""
+    say(f"starting {len(nodes)} nodes{also}")
+    for number, node in enumerate(nodes):
+        devnet.files.write_node(node, market["addresses"], devnet.plan.faults.get(number, ""))
+    for verifier in verifiers:
+        devnet.files.write_verifier(verifier, market)
+    names = [node.name for node in nodes] + [verifier.name for verifier in verifiers]
+    for name in names:
+        devnet.start(name)
+    for name in names:
+        devnet.started(name)
 
 
 def _environ() -> dict[str, str]:
@@ -141,81 +183,13 @@ def _listening(written: str) -> str | None:
     return f"http://{found[1]}:{found[2]}" if found else None
 
 
-def _daemon(module: str, config: Path) -> list[str]:
-    """The console script's function, in this very Python environment."""
-    program = f"import sys; from {module} import main; sys.exit(main())"
-    return [sys.executable, "-c", program, "run", "--config", str(config)]
-
-
-def _start_market(stack: ExitStack, devnet: Devnet) -> Mapping[str, Any]:
-    operator = devnet.prepared.market
-    config = _write_config(
-        devnet,
-        "market",
-        {
-            "market_id": devnet.prepared.market_id,
-            "keystore": str(operator.keystore),
-            "password_file": str(operator.password),
-            "listen_http": "127.0.0.1:0",
-            "round_ms": profile.ROUND_MS,
-        },
-    )
-    child = _start(stack, "market", _daemon("market.main", config), devnet.folder)
-    devnet.children.append(child)
-    ready = child.ready_line(_DAEMON_WITHIN_S)
-    devnet.market_url = str(ready["http"])
-    return ready
-
-
-def _start_nodes(stack: ExitStack, devnet: Devnet, market: Mapping[str, Any]) -> None:
-    started = []
-    for node in devnet.prepared.nodes:
-        config = _write_config(
-            devnet,
-            node.name,
-            {
-                "provider": str(node.wallet.key.address),
-                "keystore": str(node.key.keystore),
-                "password_file": str(node.key.password),
-                "binding": str(node.binding_path),
-                "bootstrap": list(market["addresses"]),
-                "matcher": str(devnet.prepared.market.key.address),
-                "max_fee_bps": profile.MAX_FEE.value,
-                "runtime": "process",
-                "end_jobs_on_stop": True,
-                "ask_interval_s": profile.ASK_INTERVAL_S,
-                "ask_life_s": profile.ASK_LIFE_S,
-                "machines": [machine.table() for machine in node.machines],
-            },
-        )
-        child = _start(stack, node.name, _daemon("node.main", config), devnet.folder)
-        devnet.children.append(child)
-        started.append(child)
-    for child in started:
-        ready = child.ready_line(_DAEMON_WITHIN_S)
-        said = ready.get("stand_ins")
-        devnet.stand_ins |= dict.fromkeys(map(str, said if isinstance(said, list) else []))
-
-
-def _write_config(devnet: Devnet, name: str, table: Mapping[str, Any]) -> Path:
-    path = devnet.folder / f"{name}.toml"
-    common = {
-        "deployment": str(devnet.prepared.deployment_path),
-        "rpc": devnet.rpc_url,
-        "data_folder": str(devnet.folder / f"{name}-data"),
-        "listen_overlay": "/ip4/127.0.0.1/tcp/0",
-    }
-    path.write_text(tomli_w.dumps({**common, **table}))
-    return path
-
-
 def _wait_for_asks(devnet: Devnet) -> None:
     wanted = sum(len(node.machines) for node in devnet.prepared.nodes)
     deadline = time.monotonic() + _LISTED_WITHIN_S
     listed = -1
     with httpx.Client(base_url=devnet.market_url, trust_env=False, timeout=10) as client:
         while time.monotonic() < deadline:
-            for child in devnet.children:
+            for child in devnet.children.values():
                 if child.exit_code is not None:
                     raise ChildFailed(f"{child.name} ended with {child.exit_code}:\n{child.tail()}")
             answer = client.get("/v1/asks", params={"limit": wanted})
@@ -223,7 +197,8 @@ def _wait_for_asks(devnet: Devnet) -> None:
             if listed >= wanted:
                 return
             time.sleep(0.1)
-    tails = "\n".join(f"-- {child.name}\n{child.tail()}" for child in devnet.children[1:])
+    daemons = [child for name, child in devnet.children.items() if name != "chain"]
+    tails = "\n".join(f"-- {child.name}\n{child.tail()}" for child in daemons)
     raise ChildFailed(
         f"the market lists {max(listed, 0)} of {wanted} asks after {_LISTED_WITHIN_S:g} s\n{tails}"
     )

@@ -1,7 +1,8 @@
 """Fills a devnet's fresh chain: contracts, keys, wallets, products, a market, machines with bonds.
 
 Every party gets its own new key in an encrypted keystore (0600). Node keys are delegates of their
-provider's wallet, bound to their peer by a statement that the wallet signs.
+provider's wallet, bound to their peer by a statement that the wallet signs. The verifiers and
+their audit accounts are fixed in the contracts.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ from coincurve import PrivateKey
 
 from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.devnet_profile import DevnetMachine
-from cloud_gpu.protocol.adapters.deployer import deploy
+from cloud_gpu.protocol.adapters.deployer import AuditPlan, VerifierAccount, deploy
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, whole
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,
     write_keystore,
     write_password_file,
+    write_secret_file,
 )
 from cloud_gpu.protocol.adapters.wallet import Wallet
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
+from cloud_gpu.protocol.product import ProductFlags
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Digest, keccak256
 
 _ETHER: Final = 10**18
 _KEYS_LIVE_S: Final = 365 * 24 * 3600
@@ -60,6 +64,18 @@ class PreparedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedVerifier:
+    """A verifier, ready to start."""
+
+    name: str
+    key: KeptKey
+    audits: KeptKey
+    """Of the account that pays re-executions."""
+    preimages: Path
+    anchor: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """Everything that is on the chain when the daemons start."""
 
@@ -69,6 +85,8 @@ class Prepared:
     market_id: int
     buyer: KeptKey
     nodes: tuple[PreparedNode, ...]
+    verifiers: tuple[PreparedVerifier, ...]
+    """None where too few providers are left to repeat anybody's work."""
 
 
 class _Keys:
@@ -86,39 +104,64 @@ class _Keys:
         write_password_file(password_file, password)
         return KeptKey(key=LocalKey(secret), keystore=keystore, password=password_file)
 
+    def make_verifier(self, name: str) -> PreparedVerifier:
+        seed = Digest(self._entropy(32))
+        path = self._folder / f"{name}.preimages"
+        write_secret_file(path, seed.raw.hex().encode() + b"\n")
+        return PreparedVerifier(
+            name=name,
+            key=self.make(name),
+            audits=self.make(f"{name}-audits"),
+            preimages=path,
+            anchor=_anchor(seed),
+        )
+
+
+def _anchor(seed: Digest) -> Digest:
+    """The end of a verifier's hash chain, as `cloud-gpu-verifier anchor` prints it."""
+    for _ in range(profile.PREIMAGES):
+        seed = keccak256(seed.raw)
+    return seed
+
 
 def prepare(rpc: Rpc, rpc_url: str, folder: Path, nodes: int, entropy: Entropy) -> Prepared:
     """Do it all on a chain that mines at once. Raises what the deployer and wallets raise."""
     keys = _Keys(folder / "keys", entropy)
     deployer, market, buyer = keys.make("deployer"), keys.make("market"), keys.make("buyer")
-    names = [f"node-{number}" for number in range(nodes)]
-    wallets = [keys.make(f"{name}-wallet") for name in names]
-    node_keys = [keys.make(name) for name in names]
-    for kept in (deployer, market, buyer, *wallets, *node_keys):
+    machines = profile.machines_of(nodes)
+    prepared = [
+        PreparedNode(
+            name=f"node-{number}",
+            wallet=keys.make(f"node-{number}-wallet"),
+            key=keys.make(f"node-{number}"),
+            binding_path=folder / f"node-{number}-binding.json",
+            machines=hand,
+        )
+        for number, hand in enumerate(machines)
+    ]
+    is_verified = nodes >= profile.VERIFIED_FROM_NODES
+    names = [f"verifier-{number}" for number in range(profile.VERIFIERS * is_verified)]
+    verifiers = tuple(keys.make_verifier(name) for name in names)
+    senders = [deployer, market, buyer]
+    senders += [key for node in prepared for key in (node.wallet, node.key)]
+    senders += [key for each in verifiers for key in (each.key, each.audits)]
+    for kept in senders:
         rpc.call("anvil_setBalance", str(kept.key.address), hex(100 * _ETHER))
     path = folder / "deployment.json"
     deployment = deploy(
         rpc_url,
         deployer.key,
         profile.WINDOWS,
+        audits=_audit_plan(verifiers),
         voucher_interval_s=profile.VOUCHER_INTERVAL_S,
         heartbeat_s=profile.HEARTBEAT_S,
         path=path,
     )
-    machines = profile.machines_of(nodes)
-    prepared = [
-        PreparedNode(
-            name=name,
-            wallet=wallet,
-            key=key,
-            binding_path=folder / f"{name}-binding.json",
-            machines=hand,
-        )
-        for name, wallet, key, hand in zip(names, wallets, node_keys, machines, strict=True)
-    ]
     expiry = _chain_time(rpc) + _KEYS_LIVE_S
     products, market_id = _fill_tables(rpc_url, deployment, market, machines)
     _fund(rpc_url, deployment, buyer, profile.BUYER_TOKENS, profile.BUYER_VAULT)
+    for each in verifiers:
+        _fund(rpc_url, deployment, each.audits, profile.AUDIT_VAULT, profile.AUDIT_VAULT)
     with ThreadPoolExecutor(_THREADS) as pool:
         for done in [
             pool.submit(_join, rpc_url, deployment, node, products, expiry) for node in prepared
@@ -131,7 +174,21 @@ def prepare(rpc: Rpc, rpc_url: str, folder: Path, nodes: int, entropy: Entropy) 
         market_id=market_id,
         buyer=buyer,
         nodes=tuple(prepared),
+        verifiers=verifiers,
     )
+
+
+def _audit_plan(verifiers: tuple[PreparedVerifier, ...]) -> AuditPlan | None:
+    accounts = [
+        VerifierAccount(
+            signer=each.key.key.address, anchor=each.anchor, audits=each.audits.key.address
+        )
+        for each in verifiers
+    ]
+    if not accounts:
+        return None
+    first, second = accounts
+    return AuditPlan(verifiers=(first, second), windows=profile.AUDITS)
 
 
 def _chain_time(rpc: Rpc) -> int:
@@ -164,6 +221,7 @@ def _fill_tables(
                 min_bond=profile.MIN_BOND,
                 penalty=profile.PENALTY,
                 notice=profile.NOTICE_S,
+                flags=ProductFlags.VERIFIED,
             )
             for gpu_class, gpus in profile.products_of(machines)
         }

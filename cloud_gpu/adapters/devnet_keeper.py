@@ -55,7 +55,7 @@ def _watch(devnet: Devnet, say: Say) -> NoReturn:
     """Tell who ends. A node or the market may be started again by hand; a chain may not."""
     gone: set[str] = set()
     while "chain" not in gone:
-        for child in devnet.children:
+        for child in devnet.children.values():
             if child.exit_code is not None and child.name not in gone:
                 gone.add(child.name)
                 say(f"{child.name} ended with {child.exit_code}:\n{child.tail()}")

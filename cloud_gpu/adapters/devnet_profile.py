@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cloud_gpu.adapters.offers import Offer, dealt, read_offers
+from cloud_gpu.adapters.offers import Offer, dealt, read_offers, single_gpus
+from cloud_gpu.protocol.deployment import AuditWindows
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
 
 BLOCK_S: Final = 1
-WINDOWS: Final = Windows(start=10, claim=15, retire=30)
+WINDOWS: Final = Windows(start=10, claim=15, retire=600)
+AUDITS: Final = AuditWindows(commit=120, challenge=8, hard_cap=240, late_slash=60)
+"""A bond stays until the last batch can cost it no more: together below `retire`."""
 VOUCHER_INTERVAL_S: Final = 2
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300
@@ -29,6 +32,8 @@ BUYER_TOKENS: Final = TokenAmount(1_000 * TOKEN)
 BUYER_VAULT: Final = TokenAmount(500 * TOKEN)
 PARTY_VAULT: Final = TokenAmount(1_000 * TOKEN)
 """In the vault of a provider (bonds come out of it) and of the market's operator."""
+AUDIT_VAULT: Final = TokenAmount(100 * TOKEN)
+"""In the vault of each account that pays re-executions."""
 MACHINE_BOND: Final = TokenAmount(50 * TOKEN)
 MARKET_FEE: Final = BasisPoints(100)
 MAX_FEE: Final = BasisPoints(500)
@@ -36,6 +41,15 @@ MIN_BOND: Final = BasisPoints(1_000)
 PENALTY: Final = BasisPoints(500)
 NOTICE_S: Final = 60
 MACHINES_EACH: Final = 4
+"""Of different classes; besides, everybody puts up `SHARED_EACH` machines of one."""
+SHARED_CLASS: Final = GpuClass("RTX4090-24GB")
+SHARED_EACH: Final = 2
+"""Others than the provider must be able to repeat its work, with machines to spare."""
+VERIFIERS: Final = 2
+VERIFIED_FROM_NODES: Final = 3
+"""With fewer owners of a GPU class no verified lease is opened, so nobody verifies either."""
+REPLAYS_AT_ONCE: Final = 2
+PREIMAGES: Final = 1_000
 NODES_MAX: Final = 64
 MAX_PRICE: Final = "5.00"
 """The buyer's standing limit, tokens per GPU-hour: above every offer of the list."""
@@ -60,14 +74,21 @@ class DevnetMachine:
             "simulated": True,
             "gpu_memory_mib": self.offer.gpu_memory_mib,
             "region": self.offer.region,
+            "verified": True,
         }
 
 
 def machines_of(nodes: int) -> tuple[tuple[DevnetMachine, ...], ...]:
-    """What each node puts up: real offers, dealt out in turn."""
+    """What each node puts up: real offers, dealt out in turn, and single GPUs of one class."""
+    offers = read_offers()
+    shared = single_gpus(offers, SHARED_CLASS)
+    hands = [
+        (*hand, *[shared[min(number, len(shared) - 1)]] * SHARED_EACH)
+        for number, hand in enumerate(dealt(offers, nodes, MACHINES_EACH))
+    ]
     return tuple(
         tuple(DevnetMachine(index=index, offer=offer) for index, offer in enumerate(hand))
-        for hand in dealt(read_offers(), nodes, MACHINES_EACH)
+        for hand in hands
     )
 
 

@@ -11,6 +11,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.units import Price, TokenAmount, parse_tokens
@@ -78,6 +80,15 @@ def _region(text: str) -> str:
     """ "Slovenia, SI, EU" is "SI/EU"."""
     words = [word.strip() for word in text.split(",")]
     return "/".join(word for word in words[-2:] if len(word) == 2 and word.isupper())
+
+
+def single_gpus(offers: tuple[Offer, ...], gpu_class: GpuClass) -> tuple[Offer, ...]:
+    """The class's instances cut into single GPUs, the cheapest first, each price once."""
+    cheapest: dict[Price, Offer] = {}
+    for offer in offers:
+        if offer.gpu_class == gpu_class:
+            cheapest.setdefault(offer.price, replace(offer, gpus=1))
+    return tuple(cheapest[price] for price in sorted(cheapest, key=lambda price: price.value))
 
 
 def dealt(offers: tuple[Offer, ...], nodes: int, each: int) -> tuple[tuple[Offer, ...], ...]:

@@ -1,19 +1,15 @@
 """Sessions while a devnet falls apart: nodes and markets that die, and come back."""
 
-import json
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloud_gpu import LeaseInterrupted, MarketUnavailable, Session
-from cloud_gpu.adapters import devnet as launcher
-from cloud_gpu.adapters.processes import Child
 from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.settlement import accrued
 from tests.support.renting import Renting, renting
@@ -56,12 +52,10 @@ def node_of(world: Renting, s: Session) -> str:
     return next(node.name for node in nodes if node.wallet.key.address == provider)
 
 
-def restart(world: Renting, name: str, module: str, stack: ExitStack) -> None:
-    folder = world.devnet.folder
-    command = launcher._daemon(module, folder / f"{name}.toml")
-    child = Child(f"{name}-again", command, folder, launcher._environ())
-    stack.callback(child.end, 5.0)
-    child.ready_line(60.0)
+def restart(world: Renting, name: str) -> None:
+    world.devnet.children[name].kill()
+    world.devnet.start(name)
+    world.devnet.started(name)
 
 
 def test_a_node_that_dies_interrupts_the_run_and_costs_what_was_promised(
@@ -69,7 +63,7 @@ def test_a_node_that_dies_interrupts_the_run_and_costs_what_was_promised(
 ) -> None:
     before = world.cash()
     with session(world) as s:
-        later(3.0, world.devnet.child(node_of(world, s)).kill)
+        later(3.0, world.devnet.children[node_of(world, s)].kill)
         began = time.monotonic()
         with pytest.raises(LeaseInterrupted, match="silent"):
             s.run("sleep 120", stream=False)
@@ -83,12 +77,10 @@ def test_a_node_that_dies_interrupts_the_run_and_costs_what_was_promised(
 
 
 def test_a_node_that_is_killed_and_started_again_loses_nothing(world: Renting) -> None:
-    with ExitStack() as stack, session(world) as s:
-        name = node_of(world, s)
+    with session(world) as s:
         job = s.popen("echo one; sleep 12; echo two")
         time.sleep(2)
-        world.devnet.child(name).kill()
-        restart(world, name, "node.main", stack)
+        restart(world, node_of(world, s))
         assert job.wait(check=True).stdout == "one\ntwo\n"
         assert s.run("echo three", stream=False).stdout == "three\n"
     assert s.bill is not None
@@ -97,7 +89,7 @@ def test_a_node_that_is_killed_and_started_again_loses_nothing(world: Renting) -
 
 def test_a_market_that_dies_does_not_disturb_a_lease(world: Renting) -> None:
     with session(world) as s:
-        world.devnet.child("market").kill()
+        world.devnet.children["market"].kill()
         assert s.run("sleep 3; echo done", stream=False).stdout == "done\n"
     assert s.bill is not None
     assert s.bill.settled
@@ -113,34 +105,16 @@ def test_a_market_that_is_killed_with_the_bid_in_its_book_still_opens_it(world: 
             opened.append(second.run("echo here", stream=False).stdout)
 
     waiting = threading.Thread(target=rent)
-    with ExitStack() as stack:
-        with session(world):  # the one machine of two GPUs that is cheap enough
-            waiting.start()
-            time.sleep(3)
-            world.devnet.child("market").kill()
-            restart_on_same_port(world, stack)
-        waiting.join(90)
+    with session(world):  # the one machine of two GPUs that is cheap enough
+        waiting.start()
+        time.sleep(3)
+        restart(world, "market")
+    waiting.join(90)
     assert opened == ["here\n"]
 
 
-def restart_on_same_port(world: Renting, stack: ExitStack) -> None:
-    """A market has an address of its own; a devnet's first one takes any port that is free."""
-    (ready,) = world.devnet.child("market").stdout.read_text().splitlines()
-    overlay = json.loads(ready)["addresses"][0].partition("/p2p/")[0]
-    config = world.devnet.folder / "market.toml"
-    text = config.read_text()
-    for given, kept in (
-        ('"127.0.0.1:0"', f'"{world.settings.market.removeprefix("http://")}"'),
-        ('"/ip4/127.0.0.1/tcp/0"', f'"{overlay}"'),
-    ):
-        assert given in text, text
-        text = text.replace(given, kept)
-    config.write_text(text)
-    restart(world, "market", "market.main", stack)
-
-
 def test_a_chain_that_stands_still_for_a_while_is_waited_for(world: Renting, later: Later) -> None:
-    chain = world.devnet.child("chain")
+    chain = world.devnet.children["chain"]
     with session(world) as s:
         chain.signal(signal.SIGSTOP)
         later(4.0, lambda: chain.signal(signal.SIGCONT))

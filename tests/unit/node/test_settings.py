@@ -102,3 +102,10 @@ def test_a_file_that_is_no_toml_or_not_there_is_said(tmp_path: Path) -> None:
         parse_settings("a = = 1", {})
     with pytest.raises(SettingsInvalid, match="cannot be read"):
         read_settings(tmp_path / "none.toml", {})
+
+
+def test_a_fault_on_purpose_is_for_simulated_machines_and_says_so() -> None:
+    assert "wrong-results" in read(fault="wrong-results").stand_ins[-1]
+    real = {"index": 0, "gpu_class": "A100-SXM4-80GB", "price": "1.20"}
+    with pytest.raises(SettingsInvalid, match="fault: wrong-results is for simulated machines"):
+        read(fault="wrong-results", machines=[MACHINE, real])
