@@ -1,14 +1,12 @@
 """`Session` and `AsyncSession` as users hold them: one lease, behind the trio thread.
 
-Both are the same `Lease`; here are the two ways to call it, what is shown on the console, and the
-clients that the sessions of one process share.
+Both are the same `Lease`; here are the two ways to call it, and the clients that the
+sessions of one process share.
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
+from cloud_gpu.adapters.console import Console, say_on_stderr, text_decoder
 from cloud_gpu.adapters.portal import PORTAL, Held
 from cloud_gpu.bidding import AUDIT_SHARE, wish
 from cloud_gpu.client import Client
@@ -74,35 +73,6 @@ def _key(settings: Settings) -> tuple[str, ...]:
         settings.keystore,
         settings.password_file,
     )
-
-
-def say_on_stderr(text: str) -> None:
-    """A line on stderr."""
-    sys.stderr.write(f"cloud-gpu: {text}\n")
-    sys.stderr.flush()
-
-
-def _decoder() -> codecs.IncrementalDecoder:
-    """A character may come in two pieces."""
-    return codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-
-class Console:
-    """Shows what a job prints, and tells the person who waits."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._decoders = {name: _decoder() for name in ("stdout", "stderr")}
-
-    def echo(self, stream: str, chunk: bytes) -> None:
-        """Output of a job, to the stream of the same name."""
-        target = sys.stdout if stream == "stdout" else sys.stderr
-        target.write(self._decoders[stream].decode(chunk))
-        target.flush()
-
-    def progress(self, text: str) -> None:
-        """Tell the person who waits."""
-        self._say(text)
 
 
 class _Wanted:
@@ -276,7 +246,7 @@ class BlockingJob:
 
     def logs(self, stream: str = "stdout") -> Iterator[str]:
         """What it prints, piece by piece, until it ended."""
-        shown, decoder = 0, _decoder()
+        shown, decoder = 0, text_decoder()
         while piece := PORTAL.call(self._core.piece, stream, shown):
             shown += len(piece)
             yield decoder.decode(piece)
@@ -385,7 +355,7 @@ class AsyncioJob:
 
     async def logs(self, stream: str = "stdout") -> AsyncIterator[str]:
         """What it prints, piece by piece, until it ended."""
-        shown, decoder = 0, _decoder()
+        shown, decoder = 0, text_decoder()
         while piece := await PORTAL.call_from_asyncio(self._core.piece, stream, shown):
             shown += len(piece)
             yield decoder.decode(piece)

@@ -7,6 +7,7 @@ the rest comes when a command runs, so that `--help` answers at once.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import typer
 
 from cloud_gpu.cli import asks, bid, completion, demo, devnet, doctor, jobs, leases, repeat, wallet
 from cloud_gpu.cli import run as running
+from cloud_gpu.cli.endings import ended_by_signals
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
 from cloud_gpu.cli.invocation import Invocation, command, root, standing_format
@@ -76,10 +78,20 @@ app.command("completion")(command(completion.completion))
 app.command("doctor")(command(doctor.doctor))
 
 
+_ENDINGS = {
+    signal.SIGHUP: ExitCode.HUNG_UP,
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+}
+
+
 def run(outside: Outside, arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code. Nothing but our own bugs gets past."""
     completion.prepare()
-    code, failure = _attempted(outside, arguments)
+    with ended_by_signals() as ending:
+        code, failure = _attempted(outside, arguments)
+    if ending.signal is not None:  # whatever came of it
+        code, failure = _failed(_ENDINGS[ending.signal], "interrupted", ending.signal.name)
     if failure is not None:
         Output(_format_of(arguments) or standing_format(outside)).failure(failure)
     return code

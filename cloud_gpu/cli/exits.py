@@ -22,4 +22,9 @@ class ExitCode(IntEnum):
     PROVIDER_FAILED = 10
     RUN_FAILED = 125
     """`run` could not run the remote command; the code above is in the JSON."""
+    HUNG_UP = 129
+    """SIGHUP: its terminal is gone. What it held was put in order, as for the two below."""
     INTERRUPTED = 130
+    """SIGINT: Ctrl-C."""
+    TERMINATED = 143
+    """SIGTERM."""

@@ -7,6 +7,7 @@ there is no colour and no spinner.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -76,8 +77,7 @@ class Output:
     def progress(self, text: str) -> None:
         """What happens, for people who wait."""
         if not self._quiet:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+            _tell(f"{text}\n")
 
     def next(self, command: str) -> None:
         """What one would do now."""
@@ -86,7 +86,7 @@ class Output:
     def failure(self, failure: Failure) -> None:
         """Why nothing came of it: on standard output under JSON, else on standard error."""
         if self.form is Format.TABLE:
-            sys.stderr.write("\n".join(failure.lines()) + "\n")
+            _tell("\n".join(failure.lines()) + "\n")
             return
         error = {
             name: getattr(failure, name) for name in ("code", "reason", "found", "needed", "next")
@@ -107,6 +107,17 @@ class Output:
         from rich.console import Console  # half of a start-up that only people need
 
         return Console(no_color=not self._color, highlight=False, width=_width())
+
+
+def _tell(text: str) -> None:
+    """On standard error. Who listened may be gone: what was begun is put in order nevertheless."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what was buffered would fail again at the exit
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
 
 
 def _width() -> int | None:

@@ -1,6 +1,7 @@
 """A person rents on a devnet: looks, quotes, runs, pays for what was used."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,19 +70,57 @@ def test_what_was_not_used_comes_back(buyer: Person) -> None:
     assert 0 < spent < 0.05  # seconds of ten minutes that cost 0.248
 
 
-def test_ctrl_c_ends_the_lease_and_returns_the_rest(buyer: Person) -> None:
+SLEEP = ("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes", "--", "sleep", "300")
+
+
+def until_it_sleeps(run: "subprocess.Popen[str]") -> None:
+    assert run.stderr is not None
+    for line in run.stderr:
+        if line.startswith("running sleep"):
+            return
+    pytest.fail("the command did not start")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, ExitCode.INTERRUPTED),
+        (signal.SIGTERM, ExitCode.TERMINATED),
+        (signal.SIGHUP, ExitCode.HUNG_UP),
+    ],
+)
+def test_an_ending_signal_ends_the_lease_and_returns_the_rest(
+    buyer: Person, number: signal.Signals, code: int
+) -> None:
     before = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
-    words = ("run", "--gpu", "A100", "--count", "2", "--duration", "10m", "--yes")
-    with buyer.starts(*words, "--", "sleep", "300") as run:
-        assert run.stderr is not None
-        for line in run.stderr:
-            if line.startswith("running sleep"):
-                break
-        run.send_signal(signal.SIGINT)
+    with buyer.starts(*SLEEP) as run:
+        until_it_sleeps(run)
+        if number is signal.SIGHUP:  # a terminal that closes takes its reader along
+            assert run.stderr is not None
+            run.stderr.close()
+            run.stderr = None
+        run.send_signal(number)
         _, err = run.communicate(timeout=60)
-    assert run.returncode == ExitCode.INTERRUPTED, err
+    assert run.returncode == code, err
+    assert folders_of_clients(buyer) == []
     after = buyer.runs("wallet", "show", "--json").json["vault"]["amount"]
     assert 0 < float(before) - float(after) < 0.05  # of 0.248 that were locked
+
+
+def folders_of_clients(buyer: Person) -> list[Path]:
+    return list(buyer.temporary.glob("cloud-gpu-client-*"))
+
+
+def test_what_a_killed_client_left_is_removed_by_the_next_one(buyer: Person) -> None:
+    with buyer.starts(*SLEEP) as run:
+        until_it_sleeps(run)
+        (left,) = folders_of_clients(buyer)
+        assert buyer.runs("ls").code == 0
+        assert left.is_dir()  # its client lives
+        run.kill()
+        run.communicate()
+    assert buyer.runs("ls").code == 0
+    assert folders_of_clients(buyer) == []
 
 
 def test_the_readme_example_runs_as_it_stands(buyer: Person) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -310,6 +311,49 @@ def test_ctrl_c_exits_130() -> None:
             raise KeyboardInterrupt
 
     assert called(Interrupted(), "wallet", "show") == ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGHUP, ExitCode.HUNG_UP),
+        (signal.SIGINT, ExitCode.INTERRUPTED),
+        (signal.SIGTERM, ExitCode.TERMINATED),
+    ],
+)
+def test_an_ending_signal_interrupts_once_and_exits_with_its_code(
+    number: signal.Signals, code: int, capsys: Captured
+) -> None:
+    story: list[str] = []
+
+    class Ending(PretendWorld):
+        def wallet(self, settings: Settings) -> Any:
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(signal.SIGHUP)
+                signal.raise_signal(signal.SIGTERM)
+                story.append("put in order")
+
+    before = [signal.getsignal(each) for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)]
+    assert called(Ending(), "wallet", "show", "--json") == code
+    assert story == ["put in order"]
+    assert json.loads(capsys.readouterr().out)["found"] == number.name
+    after = [signal.getsignal(each) for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    class HungUp(PretendWorld):
+        def wallet(self, settings: Settings) -> Any:
+            signal.raise_signal(signal.SIGHUP)
+            return super().wallet(settings)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert called(HungUp(), "wallet", "show") == ExitCode.DONE
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_doctor_exits_with_the_first_failure_and_names_each_fix(capsys: Captured) -> None:
