@@ -224,13 +224,19 @@ class Audit:
             case Stage.DECIDED:
                 pass
 
+    @property
+    def _is_late(self) -> bool:
+        """Whether there is no time left to wait for anybody."""
+        age_s = self._means.ledger.at - self._batch.committed_at
+        return age_s >= self._means.patience.decide_s
+
     def _review_runs(self, review: Review) -> None:
         assert self._runs is not None
         assert self.evidence is not None
         self._runs.review(_RUNS[self.stage], review)
         # The third run only breaks a tie, so it is tried once.
         replacements = 0 if self.stage is Stage.THIRD_RUN else REPLACEMENTS_MAX
-        if not self._runs.has_failed(replacements):
+        if not self._runs.has_failed(replacements) and not self._is_late:
             return
         committed = self.evidence.result.body.content
         if self.stage is Stage.FIRST_RUN:
@@ -251,7 +257,7 @@ class Audit:
             wait_s = self._runs.time_s + self._means.patience.opinion_slack_s
             self._opinion_until = review.now + instant(wait_s)
         review.look_at(self._opinion_until)
-        if review.now >= self._opinion_until:
+        if review.now >= self._opinion_until or self._is_late:
             self._decide(Finding.INCONCLUSIVE, "the other verifier gave no opinion")
             return
         other = self._means.other

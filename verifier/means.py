@@ -47,6 +47,11 @@ class Patience(Value, frozen=True, kw_only=True):
     notice_s: int = 60
     """Between notices that this verifier is alive."""
 
+    @property
+    def decide_s(self) -> int:
+        """After the commitment nobody is waited for: at the hard cap what is in doubt is paid."""
+        return 11 * self.hard_cap_s // 12
+
     @classmethod
     def of(cls, windows: AuditWindows, heartbeat_s: int) -> Patience:
         """The waits that fit a deployment's hard cap; with 24 h: 15 min, 10 min, 30 min, 12 h."""

@@ -113,6 +113,29 @@ def accusing(batch: Batch) -> Story:
     return story.chain(accused(batch, 0, story.at, story.at + 10))
 
 
+def test_a_difference_that_the_hard_cap_overtakes_is_inconclusive_and_not_paid() -> None:
+    batch = one()
+    story = Story().commit(batch).wait(400).draw(batch).outline(batch).show(batch)
+    for auditor in ("auditor-a", "auditor-b"):
+        story.replayed(batch, OTHER, auditor)
+    assert not story.wait(609).called(FinaliseBatch)
+    assert incomparable(story.wait(610)) == [1]
+
+
+def test_a_difference_that_nobody_repeated_before_the_hard_cap_is_inconclusive() -> None:
+    batch = one()
+    story = Story().commit(batch).wait(500).draw(batch).outline(batch).show(batch)
+    story.replayed(batch, OTHER, "auditor-a")
+    assert incomparable(story.wait(610)) == [1]
+
+
+def test_what_nobody_ran_before_the_hard_cap_is_nobodys_fault() -> None:
+    batch = one()
+    story = Story().commit(batch).wait(500).draw(batch).outline(batch).show(batch)
+    assert not story.wait(659).called(FinaliseBatch)
+    assert incomparable(story.wait(660)) == [None]
+
+
 def test_conviction_waits_for_the_challenge_window() -> None:
     batch = one()
     story = accusing(batch)
