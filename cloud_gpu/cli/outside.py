@@ -209,9 +209,16 @@ class Outside(Protocol):
     def wallet(self, settings: Settings) -> AbstractContextManager[WalletDesk]: ...
 
     def ask(
-        self, settings: Settings, work: Callable[[Client], Awaitable[AnswerT]], say: Progress
+        self,
+        settings: Settings,
+        work: Callable[[Client], Awaitable[AnswerT]],
+        say: Progress,
+        within_s: float | None,
     ) -> AnswerT:
-        """Do something with a client of the settings' market and wallet."""
+        """Do something with a client of the settings' market and wallet.
+
+        Raises WaitedTooLong after `within_s` seconds; None: it takes what it takes.
+        """
 
     def session(
         self, settings: Settings, say: Progress, **words: Any
