@@ -13,7 +13,7 @@ from cloud_gpu.bidding import LeaseRequest, make_bids, products_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
-from cloud_gpu.opening import Opening
+from cloud_gpu.opening import Opening, WaitedTooLong
 from cloud_gpu.protocol.calls import ChainCall, ExpireLease, RefundUnstarted, StopLease
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import AnyNotice
@@ -200,12 +200,21 @@ class Client:
 
     # A lease.
 
-    async def open(self, request: LeaseRequest, *, echo: Echo, progress: Progress) -> Lease:
+    async def open(
+        self,
+        request: LeaseRequest,
+        *,
+        echo: Echo,
+        progress: Progress,
+        within_s: float | None = None,
+    ) -> Lease:
         """Bid, wait for a match, check what the node offers, and start the meter.
 
-        Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`, `StartTimeout`,
-        `LeaseInterrupted`. What was begun when it raises is ended or taken back.
+        `within_s` ends the wait though the bid may stand longer. Raises `NoMatch`, `FundsTooSmall`,
+        `Rejected`, `MarketUnavailable`, `StartTimeout`, `LeaseInterrupted`, `WaitedTooLong`. What
+        was begun when it raises is ended or taken back.
         """
+        until = None if within_s is None else self._clock.now() + int(within_s * 1000)
         orders, adverts = await self._orders(request, progress)
         self._promises.add([order.bid.payload for order in orders])
         nonce = orders[0].bid.payload.nonce
@@ -216,13 +225,16 @@ class Client:
         try:
             line.post(LeaseWanted(bids=orders, adverts=tuple(adverts)))
             while not opening.is_decided:
-                await line.changed()
+                left_s = None if until is None else (until - self._clock.now()) / 1000
+                if left_s is not None and left_s <= 0:
+                    raise WaitedTooLong(f"no lease was usable after {within_s:g} s")
+                await line.changed(left_s)
             self._promises.drop(nonce)
             failure = opening.failure()
             if failure is not None:
                 raise failure
         except BaseException:
-            await lines.finish(lambda: self._give_up(line, opening), _ABANDON_S + 2)
+            await lines.finish(lambda: self._give_up(line, opening, progress), _ABANDON_S + 2)
             raise
         return self._lease(line, buyer, opening, request, echo)
 
@@ -249,8 +261,9 @@ class Client:
             self._lines_started = await self._start_lines()
         return self._lines_started
 
-    async def _give_up(self, line: Line, opening: Opening) -> None:
+    async def _give_up(self, line: Line, opening: Opening, progress: Progress) -> None:
         """Look after what was begun: a bid is cancelled, a lease that starts is ended."""
+        was_over = opening.is_over
         line.post(CloseWanted())
         deadline = self._clock.now() + _ABANDON_S * 1000
         while not opening.is_over:
@@ -258,6 +271,8 @@ class Client:
             if left_ms <= 0:
                 break
             await line.changed(left_ms / 1000)
+        if not was_over:
+            progress(opening.left_behind)
         await line.close()
 
     async def _orders(

@@ -6,6 +6,7 @@ libraries are imported when something is opened.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import sys
@@ -20,6 +21,7 @@ from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
 from cloud_gpu.adapters.this_machine import ThisMachine
 from cloud_gpu.client import Client
+from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.limits import ARTIFACT_BYTES_MAX
 from cloud_gpu.settings import Settings
 
@@ -118,12 +120,21 @@ class _Outside(ThisMachine):
         """From flags, environment and files. Raises `SettingsInvalid`."""
         return _load(flags)
 
-    def ask(self, settings: Settings, work: Callable[[Client], Awaitable[T]], say: Say) -> T:  # noqa: ARG002
-        """Do something with a client of the settings' market and wallet."""
+    def ask(
+        self,
+        settings: Settings,
+        work: Callable[[Client], Awaitable[T]],
+        say: Say,  # noqa: ARG002
+        within_s: float | None,
+    ) -> T:
+        """See `cloud_gpu.cli.outside.Outside`."""
+        import trio
 
         async def answer() -> T:
-            async with open_client(settings) as client:
-                return await work(client)
+            with trio.move_on_after(math.inf if within_s is None else within_s):
+                async with open_client(settings) as client:
+                    return await work(client)
+            raise WaitedTooLong(f"market and chain gave no answer in {within_s:g} s")
 
         return PORTAL.call(answer)
 

@@ -22,6 +22,12 @@ from cloud_gpu.protocol.errors import (
 from cloud_gpu.protocol.units import format_tokens
 
 
+class WaitedTooLong(CloudGpuError):
+    """Others did not answer in the time that the caller gave them; what was begun is given up."""
+
+    exit_code = 9
+
+
 class Opening:
     """Collects what a party tells until its lease is usable or cannot become so."""
 
@@ -43,6 +49,16 @@ class Opening:
     def is_decided(self) -> bool:
         """Whether it is usable, or never will be."""
         return self.usable is not None or self.is_over
+
+    @property
+    def left_behind(self) -> str:
+        """What became of it when nobody waits any more, in words."""
+        if self.funded is None:
+            return f"the bid {'is taken back' if self.is_over else 'stands until it expires'}"
+        name = f"lease {self.funded.lease.short}"
+        if self._over is None:
+            return f"{name} is not over: what is not used returns by itself"
+        return f"{name} is over: {format_tokens(self._over.refund)} tokens were refunded"
 
     def hand_over(self, take: Callable[[told.AnyNotice], None]) -> None:
         """From now on somebody else is told; what came late is told again."""

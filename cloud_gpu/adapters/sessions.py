@@ -23,6 +23,7 @@ from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.packages import InstalledPackage
 from cloud_gpu.protocol.messages import RuntimeReport
+from cloud_gpu.protocol.units import parse_duration
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.settings import Settings
 
@@ -96,12 +97,16 @@ class _Wanted:
         exclude_providers: Sequence[str | Address] = (),
         provider: str | Address | None = None,
         start_timeout: str | int = "60s",
+        open_timeout: str | int | None = None,
         env: Mapping[str, str] | None = None,
         market: str | None = None,
         settings: Settings | None = None,
         say: Callable[[str], None] = say_on_stderr,
     ) -> None:
-        """See the class. `env` holds for every command; `say` is told what happens."""
+        """See the class. `env` holds for every command; `say` is told what happens.
+
+        `start_timeout` is how long the bid stands, `open_timeout` when to give it up before that.
+        """
         self._settings = settings or self.clients.load({"market": market, "max_price": max_price})
         self.request = wish(
             gpu_type=gpu_type,
@@ -117,6 +122,7 @@ class _Wanted:
             exclude_providers=exclude_providers,
             provider=provider,
         )
+        self._open_within_s = None if open_timeout is None else parse_duration(open_timeout)
         self._env, self._console = dict(env or {}), Console(say)
         self._open: Lease | None = None
 
@@ -142,7 +148,12 @@ class _Wanted:
 
     async def _enter(self, client: Client) -> None:
         console = self._console
-        self._open = await client.open(self.request, echo=console.echo, progress=console.progress)
+        self._open = await client.open(
+            self.request,
+            echo=console.echo,
+            progress=console.progress,
+            within_s=self._open_within_s,
+        )
 
     def _patience(self, kind: type[BaseException] | None) -> float:
         hurried = kind is not None and issubclass(kind, KeyboardInterrupt | asyncio.CancelledError)

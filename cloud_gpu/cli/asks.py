@@ -53,7 +53,7 @@ def ls(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
 ) -> None:
     """List the asks that are on the market's book now."""
-    found = run.outside.ask(run.settings(), _adverts, run.say.progress)
+    found = run.ask(run.settings(), _adverts)
     shown = _sorted([a for a in found if _wanted(a, gpu, count)], sort)[:limit]
     rows = [_row(place, advert) for place, advert in enumerate(shown, 1)]
     run.say.results("ask", rows, lambda: _asks_table(rows))
@@ -157,7 +157,7 @@ def quote(
         exclude_provider=exclude_provider,
         provider=provider,
     )
-    found = run.outside.ask(settings, lambda client: client.quote(request), run.say.progress)
+    found = run.ask(settings, lambda client: client.quote(request))
     if found.blocking is not None:
         raise NoMatch(found.blocking)
     best = found.fitting[0]

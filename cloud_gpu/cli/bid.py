@@ -90,9 +90,7 @@ def place(
             exclude_provider=exclude_provider,
             provider=provider,
         )
-        orders = run.outside.ask(
-            settings, lambda client: client.sign(request, run.say.progress), run.say.progress
-        )
+        orders = run.ask(settings, lambda client: client.sign(request, run.say.progress))
     rows = [_order_row(order) for order in orders]
     if dry_run:
         signed = [to_builtins(order) for order in orders]
@@ -124,7 +122,7 @@ def _hand_in(run: Invocation, settings: Settings, orders: tuple[SignedBid, ...])
             run.say.progress(f"bid {bid}")
 
     try:
-        run.outside.ask(settings, submit, run.say.progress)
+        run.ask(settings, submit)
     finally:
         rows = [{**_order_row(order), "market": settings.market} for order in known]
         if rows:
@@ -159,7 +157,7 @@ def show(
 ) -> None:
     """Say how far a bid came, by the market's word."""
     wanted = _digest(bid)
-    report = run.outside.ask(run.settings(), lambda client: client.report(wanted), run.say.progress)
+    report = run.ask(run.settings(), lambda client: client.report(wanted))
     row = _report_row(report)
     run.say.result("bid", row, lambda: _reports_table([row]))
 
@@ -169,7 +167,7 @@ def ls(run: Invocation) -> None:
     settings = run.settings()
     mine = [b for b in run.outside.remembered_bids() if b.get("market") == settings.market]
     newest = mine[::-1][:_SHOWN_MAX]
-    rows = run.outside.ask(settings, lambda client: _reports(client, newest), run.say.progress)
+    rows = run.ask(settings, lambda client: _reports(client, newest))
     run.say.results("bid", rows, lambda: _reports_table(rows))
 
 
@@ -190,7 +188,7 @@ def cancel(
 ) -> int:
     """Void a bid: its nonce on chain, which binds everybody, then in the market's book."""
     settings, wanted = run.settings(), _digest(bid)
-    report = run.outside.ask(settings, lambda client: client.report(wanted), run.say.progress)
+    report = run.ask(settings, lambda client: client.report(wanted))
     if report.state not in _LIVE:
         raise NoSuchThing(
             f"bid {bid} is {report.state}", "one that may still open", "cloud-gpu bid ls"
@@ -202,7 +200,7 @@ def cancel(
             wallet.cancel_one(int(known["nonce"]))
     else:
         run.say.progress("it was not placed from here: its nonce stays valid until it expires")
-    run.outside.ask(settings, lambda client: client.cancel(wanted), run.say.progress)
+    run.ask(settings, lambda client: client.cancel(wanted))
     payload = {"bid": bid, "voided_on_chain": known is not None}
     run.say.result("bid-cancelled", payload, lambda: f"Cancelled {bid}.")
     return ExitCode.DONE

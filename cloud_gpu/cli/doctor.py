@@ -62,7 +62,7 @@ def _vault(run: Invocation, settings: Settings) -> str:
 
 
 def _market(run: Invocation, settings: Settings) -> str:
-    found = run.outside.ask(settings, lambda client: client.market(), run.say.progress)
+    found = run.ask(settings, lambda client: client.market())
     return f"market {found.market_id} at {settings.market}, fee {found.fee_bps.value / 100:g} %"
 
 

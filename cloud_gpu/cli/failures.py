@@ -6,6 +6,7 @@ from msgspec import structs
 
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.flags import flag_of, in_flags
+from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
     FundsTooSmall,
@@ -160,6 +161,8 @@ def _words_for(error: CloudGpuError) -> tuple[str, str, str]:
             return "market-unavailable", "a market that answers", "cloud-gpu doctor"
         case TransactionReverted(error=name):
             return name, "a call that the contract accepts", "cloud-gpu wallet show"
+        case WaitedTooLong():
+            return "still-waiting", "an answer in that time", "try again with a longer --timeout"
         case StartTimeout():
             return "start-timeout", "a provider that gets ready", "try again: another ask may match"
         case LeaseInterrupted(reason=reason):

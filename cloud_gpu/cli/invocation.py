@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from cloud_gpu.cli.output import Format, Output
-from cloud_gpu.cli.outside import Outside
+from cloud_gpu.cli.outside import AnswerT, Outside
+from cloud_gpu.client import Client
 from cloud_gpu.protocol.errors import CloudGpuError
 from cloud_gpu.protocol.units import TokenAmount, parse_duration, parse_price, parse_tokens
 from cloud_gpu.settings import Settings
 
 WAIT_S = 120
-"""How long a command waits for others, unless told."""
+"""How long a command waits for others, unless told or a bid ends it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,13 @@ class Invocation:
     yes: bool = False
     quiet: bool = False
     color: bool = True
-    wait_s: int = WAIT_S
+    wait: int | None = None
+    """Seconds to wait for others; None: as long as it takes where a bid ends it, else `WAIT_S`."""
+
+    @property
+    def wait_s(self) -> int:
+        """How long to wait where nothing else ends it."""
+        return WAIT_S if self.wait is None else self.wait
 
     @property
     def form(self) -> Format:
@@ -48,6 +55,10 @@ class Invocation:
     def settings(self, **flags: str | None) -> Settings:
         """The settings, with what this command's own flags say. Raises SettingsInvalid."""
         return self.outside.settings(flags)
+
+    def ask(self, settings: Settings, work: Callable[[Client], Awaitable[AnswerT]]) -> AnswerT:
+        """Do something with a client, in the time there is to wait for others."""
+        return self.outside.ask(settings, work, self.say.progress, self.wait_s)
 
 
 def standing_format(outside: Outside) -> Format:
@@ -130,7 +141,7 @@ _GLOBAL: dict[str, tuple[Any, Any]] = {
                 "--timeout",
                 parser=seconds,
                 metavar="DURATION",
-                help='How long to wait for others: "90s", "2m".',
+                help='How long to wait for others, not for a command that runs: "90s", "2m".',
                 rich_help_panel="Global",
             ),
         ],
@@ -147,7 +158,7 @@ def _with_flags(known: Invocation, found: dict[str, Any]) -> Invocation:
         yes=known.yes or found["yes"],
         quiet=known.quiet or found["quiet"],
         color=known.color and not found["no_color"],
-        wait_s=found["wait"] or known.wait_s,
+        wait=found["wait"] or known.wait,
     )
 
 

@@ -101,10 +101,12 @@ def up(
         for excluded in request.excluded_providers:
             words += ["--exclude-provider", str(excluded)]
         words += ["--provider", provider] if provider else []
+        words += ["--timeout", str(run.wait)] if run.wait else []
         return _opened(run, name, words)
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):
-        with run.outside.session(settings, run.say.progress, **wishes(request)) as session:
+        wanted = wishes(request) | {"open_timeout": run.wait}
+        with run.outside.session(settings, run.say.progress, **wanted) as session:
             record |= _facts(session, request.duration)
             _keep(run, session, record, idle_timeout)
         assert session.bill is not None, "a session that was left has a bill"
@@ -165,7 +167,6 @@ def _opened(run: Invocation, name: str, words: list[str]) -> int:
         return ExitCode.DONE
     desk.forget(name)
     keeper = desk.start_keeper(name, words)
-    deadline = time.monotonic() + run.wait_s
     try:
         while True:
             for line in keeper.news():
@@ -175,12 +176,6 @@ def _opened(run: Invocation, name: str, words: list[str]) -> int:
                 break
             if keeper.exit_code() is not None:
                 return _failed(run, name, keeper.result(), keeper.exit_code() or 0)
-            if time.monotonic() > deadline:
-                raise StillWaiting(
-                    f"{name} is not usable after {run.wait_s} s",
-                    "a provider that gets ready",
-                    f"`cloud-gpu ps`, or `cloud-gpu down {name}` to give it up",
-                )
             time.sleep(0.1)
     except KeyboardInterrupt:
         keeper.interrupt()

@@ -60,7 +60,12 @@ def repeat(
     job = _read(spec)
 
     async def work(client: Client) -> dict[str, Any]:
-        lease = await client.open(request, echo=lambda _, __: None, progress=run.say.progress)
+        lease = await client.open(
+            request,
+            echo=lambda _, __: None,
+            progress=run.say.progress,
+            within_s=run.wait,
+        )
         try:
             result = await lease.repeat(job, inputs)
             fetched = await _fetch(lease, result, results, fetch_mib_max * 2**20)
@@ -68,7 +73,7 @@ def repeat(
             bill = await lease.close()
         return _payload(lease, result, fetched) | {"paid": money(bill.paid)}
 
-    payload = run.outside.ask(settings, work, run.say.progress)
+    payload = run.outside.ask(settings, work, run.say.progress, within_s=None)
     run.say.result("repeat", payload, lambda: f"exit code {payload['exit_code']}")
     return 0
 

@@ -105,7 +105,8 @@ def _rented(
     get: list[str] | None,
     install: list[str] | None,
 ) -> tuple[RunResult, Bill | None]:
-    with run.outside.session(settings, run.say.progress, **wishes(request)) as session:
+    words = wishes(request) | {"open_timeout": run.wait}
+    with run.outside.session(settings, run.say.progress, **words) as session:
         if install:
             session.install(*install)
         for local in put or []:

@@ -1,6 +1,9 @@
 """What goes wrong is said at once: found, needed, what to do next, and an exit code to act on."""
 
 import json
+import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,39 @@ def test_a_bid_below_every_ask_expires_and_locks_nothing(buyer: Person) -> None:
     assert refused.code == ExitCode.RUN_FAILED
     assert refused.json["code"] == ExitCode.NO_MATCH
     assert buyer.runs("wallet", "show", "--json").json["vault"] == before
+
+
+def test_a_wait_that_is_over_takes_the_bid_back_and_exits_9(buyer: Person) -> None:
+    before = buyer.runs("wallet", "show", "--json").json["vault"]
+    began = time.monotonic()
+    low = ("--max-price", "0.50", "--start-by", "10m", "--timeout", "4s")
+    waited = buyer.runs(*RUN, *low, "--", "true")
+    assert waited.code == ExitCode.RUN_FAILED
+    assert (waited.json["code"], waited.json["reason"]) == (ExitCode.STILL_WAITING, "still-waiting")
+    assert "the bid is taken back" in waited.err
+    opened = buyer.runs("up", *RUN[1:], *low, "--name", "late")
+    assert opened.code == ExitCode.STILL_WAITING, opened.err
+    assert opened.json["reason"] == "still-waiting"
+    assert "the bid is taken back" in opened.err
+    assert buyer.runs("show", "late").code == ExitCode.NO_SUCH_THING
+    assert time.monotonic() - began < 60, "not the ten minutes that the bids stood"
+    assert buyer.runs("wallet", "show", "--json").json["vault"] == before
+
+
+@pytest.fixture
+def silent_market() -> Iterator[str]:
+    """A market that takes calls and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_market_that_says_nothing_is_waited_for_as_long_as_one_is_told(
+    buyer: Person, silent_market: str
+) -> None:
+    lost = Person(buyer.home, {"CLOUD_GPU_MARKET": silent_market})
+    waited = lost.runs("ls", "--json", "--timeout", "2s")
+    assert waited.code == ExitCode.STILL_WAITING
+    assert "2 s" in waited.json["found"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from cloud_gpu.leased import Lease
+from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.errors import (
     FundsTooSmall,
     LeaseInterrupted,
@@ -37,6 +38,37 @@ async def test_a_limit_below_every_ask_is_a_no_match_when_the_bid_expires(world:
         await opened(world, max_price="0.50", start_timeout=20)
     assert any("asks from 1.20" in line for line in said)
     assert cash(world) == 100 * TOKEN
+
+
+@in_world()
+async def test_a_wait_that_is_over_takes_the_bid_back_though_it_stands_longer(
+    world: World,
+) -> None:
+    world.market.is_idle = True
+    began, before = trio.current_time(), cash(world)
+    with pytest.raises(WaitedTooLong, match="8 s") as caught:
+        await opened(world, start_timeout=60, within_s=8)
+    assert caught.value.exit_code == 9
+    assert 8 <= trio.current_time() - began < 8 + 5
+    assert world.chain.chain.book.accounts[BUYER.address].nonce_bits, "its nonce is void"
+    assert said[-1] == "the bid is taken back"
+    assert cash(world) == before
+
+
+@in_world()
+async def test_a_lease_that_comes_in_time_is_kept_after_it(world: World) -> None:
+    lease = await opened(world, within_s=30)
+    await trio.sleep(60)
+    assert (await lease.run("echo hi")).code == 0
+    await lease.close()
+
+
+@in_world()
+async def test_a_wait_that_is_over_says_when_a_lease_is_left_to_its_refund(world: World) -> None:
+    world.nodes[0].faults.never_ready = True
+    with pytest.raises(WaitedTooLong):
+        await opened(world, within_s=8)
+    assert "returns" in said[-1]
 
 
 @in_world(cash=100_000)

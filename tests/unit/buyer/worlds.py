@@ -57,11 +57,16 @@ shown: list[tuple[str, bytes]] = []
 said: list[str] = []
 
 
-async def opened(world: World, client: Client | None = None, **words: Any) -> Lease:
+async def opened(
+    world: World, client: Client | None = None, within_s: float | None = None, **words: Any
+) -> Lease:
     shown.clear()
     said.clear()
     return await (client or world.client()).open(
-        request(**words), echo=lambda *what: shown.append(what), progress=said.append
+        request(**words),
+        echo=lambda *what: shown.append(what),
+        progress=said.append,
+        within_s=within_s,
     )
 
 

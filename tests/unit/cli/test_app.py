@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cloud_gpu.cli.app import run
 from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
     CloudGpuError,
@@ -64,6 +66,7 @@ class PretendWorld:
         self.held = PretendWallet()
         self.failing = failing
         self.flags: Mapping[str, str | None] = {}
+        self.waits: list[float | None] = []
 
     def settings(self, flags: Mapping[str, str | None]) -> Settings:
         self.flags = flags
@@ -74,7 +77,8 @@ class PretendWorld:
             raise self.failing
         return nullcontext(self.held)
 
-    def ask(self, settings: Settings, work: Any, say: Any) -> Any:
+    def ask(self, settings: Settings, work: Any, say: Any, within_s: float | None) -> Any:
+        self.waits.append(within_s)
         raise self.failing or AssertionError("nobody to ask")
 
     def address(self, settings: Settings) -> str:
@@ -216,6 +220,52 @@ def test_a_remote_command_keeps_its_own_flags() -> None:
 
 
 RENTING = ["run", "up", "quote", "bid place"]
+DIGEST = "0x" + "00" * 32
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls",),
+        ("quote", "--gpu", "A100"),
+        ("bid", "place", "--gpu", "A100", "--yes"),
+        ("bid", "show", DIGEST),
+        ("bid", "cancel", DIGEST),
+    ],
+)
+@pytest.mark.parametrize(("flags", "waits"), [((), 120), (("--timeout", "8s"), 8)])
+def test_a_command_that_asks_others_waits_as_long_as_it_is_told(
+    words: tuple[str, ...], flags: tuple[str, ...], waits: int, capsys: Captured
+) -> None:
+    world = PretendWorld(WaitedTooLong("no answer in 8 s"))
+    assert called(world, *words, *flags, "--json") == ExitCode.STILL_WAITING
+    assert world.waits == [waits]
+    error = json.loads(capsys.readouterr().out)
+    assert (error["code"], error["reason"]) == (9, "still-waiting")
+
+
+@pytest.mark.parametrize(("flags", "waits"), [((), None), (("--timeout", "8s"), 8)])
+@pytest.mark.parametrize("command", ["run", "up"])
+def test_a_lease_is_waited_for_as_long_as_its_bid_stands_or_as_one_is_told(
+    command: str, flags: tuple[str, ...], waits: int | None, capsys: Captured
+) -> None:
+    class World(PretendWorld):
+        def session(self, settings: Settings, say: Any, **words: Any) -> Any:
+            self.waits.append(words["open_timeout"])
+            raise WaitedTooLong("no lease was usable after 8 s")
+
+        def leases(self) -> Any:
+            return SimpleNamespace(keeping=lambda _: nullcontext())
+
+    world = World()
+    words = [command, "--gpu", "A100", "--yes", "--json", *flags]
+    words += ["--", "true"] if command == "run" else ["--foreground", "--name", "x"]
+    code = called(world, *words)
+    assert code == (ExitCode.RUN_FAILED if command == "run" else ExitCode.STILL_WAITING)
+    assert json.loads(capsys.readouterr().out)["code"] == ExitCode.STILL_WAITING
+    assert world.waits == [waits]
+
+
 ONE, TWO = str(Address(b"\x01" * 20)), str(Address(b"\x02" * 20))
 
 

@@ -46,7 +46,7 @@ class World(PretendWorld):
         self.client = PretendClient(*answers)
         self.remembered: list[str] = []
 
-    def ask(self, settings: Settings, work: Any, say: Any) -> Any:
+    def ask(self, settings: Settings, work: Any, say: Any, within_s: Any) -> Any:
         return asyncio.run(work(self.client))
 
     def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
