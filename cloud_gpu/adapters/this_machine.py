@@ -192,7 +192,7 @@ class ThisMachine:
             evm_views.check(rpc, deployment)
         return f"LeaseBook {deployment.lease_book} on chain {deployment.chain_id}"
 
-    def wallet(self, settings: Settings) -> AbstractContextManager[Wallet]:
+    def wallet(self, settings: Settings, within_s: float) -> AbstractContextManager[Wallet]:
         """The account's own calls. Raises SettingsInvalid, ChainUnavailable."""
         from cloud_gpu.protocol.adapters.deployer import read_deployment
         from cloud_gpu.protocol.adapters.keystore import load_key
@@ -200,7 +200,7 @@ class ThisMachine:
 
         key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
         deployment = read_deployment(Path(settings.need("deployment")))
-        return Wallet(settings.need("rpc"), deployment, key)
+        return Wallet(settings.need("rpc"), deployment, key, timeout_s=within_s)
 
 
 def _bids_file() -> Path:

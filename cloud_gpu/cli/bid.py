@@ -30,6 +30,7 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
+from cloud_gpu.cli.wallet import opened_wallet
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -196,7 +197,7 @@ def cancel(
     known = next((b for b in run.outside.remembered_bids() if b["bid"] == bid), None)
     if known is not None:
         confirm(run, "Void the bid's nonce on chain (it costs gas)?")
-        with run.outside.wallet(settings) as wallet:
+        with opened_wallet(run, settings) as wallet:
             wallet.cancel_one(int(known["nonce"]))
     else:
         run.say.progress("it was not placed from here: its nonce stays valid until it expires")

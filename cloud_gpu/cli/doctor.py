@@ -54,7 +54,7 @@ def doctor(run: Invocation) -> int:
 
 
 def _vault(run: Invocation, settings: Settings) -> str:
-    with run.outside.wallet(settings) as wallet:
+    with run.outside.wallet(settings, run.wait_s) as wallet:
         cash = wallet.account().cash
     if not cash:
         raise FundsTooSmall(needed=1, have=0, text="in the vault: bids are paid from it")

@@ -206,7 +206,8 @@ class Outside(Protocol):
     def chain_found(self, settings: Settings) -> str:
         """What answers there, in words. Raises ChainUnavailable, SettingsInvalid."""
 
-    def wallet(self, settings: Settings) -> AbstractContextManager[WalletDesk]: ...
+    def wallet(self, settings: Settings, within_s: float) -> AbstractContextManager[WalletDesk]:
+        """Each transaction is waited for in `within_s` seconds; then ChainUnavailable."""
 
     def ask(
         self,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cloud_gpu.cli.confirming import confirm
+from cloud_gpu.cli.failures import StillWaiting
 from cloud_gpu.cli.invocation import Invocation, amount
 from cloud_gpu.cli.output import money
 from cloud_gpu.cli.outside import WalletDesk
-from cloud_gpu.protocol.errors import FundsTooSmall
+from cloud_gpu.protocol.errors import ChainUnavailable, FundsTooSmall
 from cloud_gpu.protocol.units import TokenAmount, format_tokens
+from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,15 +26,30 @@ Amount = Annotated[
 ]
 
 
+@contextmanager
+def opened_wallet(run: Invocation, settings: Settings) -> Iterator[WalletDesk]:
+    """The wallet. Raises StillWaiting for a transaction that is not mined in the time there is."""
+    began = time.monotonic()
+    try:
+        with run.outside.wallet(settings, run.wait_s) as wallet:
+            yield wallet
+    except ChainUnavailable as error:
+        if time.monotonic() - began < run.wait_s:
+            raise
+        raise StillWaiting(
+            str(error), "an answer in that time", "cloud-gpu wallet show, before it is sent again"
+        ) from error
+
+
 def show(run: Invocation) -> None:
     """What the account holds."""
-    with run.outside.wallet(run.settings()) as wallet:
+    with opened_wallet(run, run.settings()) as wallet:
         _tell(run, wallet)
 
 
 def fund(run: Invocation, tokens: Amount) -> None:
     """Move tokens from the wallet into the vault, where bids are paid from."""
-    with run.outside.wallet(run.settings()) as wallet:
+    with opened_wallet(run, run.settings()) as wallet:
         have = wallet.token_balance()
         if have < tokens:
             raise FundsTooSmall(
@@ -48,7 +68,7 @@ def fund(run: Invocation, tokens: Amount) -> None:
 
 def withdraw(run: Invocation, tokens: Amount) -> None:
     """Move tokens out of the vault into the wallet."""
-    with run.outside.wallet(run.settings()) as wallet:
+    with opened_wallet(run, run.settings()) as wallet:
         have = wallet.account().cash
         if have < tokens:
             raise FundsTooSmall(

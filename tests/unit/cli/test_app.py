@@ -72,7 +72,8 @@ class PretendWorld:
         self.flags = flags
         return Settings(max_price="1.00", context="test", market="http://127.0.0.1:1")
 
-    def wallet(self, settings: Settings) -> Any:
+    def wallet(self, settings: Settings, within_s: float) -> Any:
+        self.waits.append(within_s)
         if self.failing is not None:
             raise self.failing
         return nullcontext(self.held)
@@ -244,6 +245,28 @@ def test_a_command_that_asks_others_waits_as_long_as_it_is_told(
     assert (error["code"], error["reason"]) == (9, "still-waiting")
 
 
+@pytest.mark.parametrize(
+    ("took_s", "code"), [(8, ExitCode.STILL_WAITING), (7, ExitCode.UNAVAILABLE)]
+)
+def test_a_transaction_is_waited_for_as_long_as_one_is_told(
+    took_s: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    now = 1_000
+
+    class Slow(PretendWallet):
+        def deposit(self, amount: TokenAmount) -> None:
+            nonlocal now
+            now += took_s
+            raise ChainUnavailable("transaction 0x12 was not mined")
+
+    world = PretendWorld()
+    world.held = Slow()
+    monkeypatch.setattr("cloud_gpu.cli.wallet.time", SimpleNamespace(monotonic=lambda: now))
+    assert called(world, "wallet", "fund", "1", "--yes", "--timeout", "8s", "--json") == code
+    assert world.waits == [8]
+    assert "0x12" in json.loads(capsys.readouterr().out)["found"]
+
+
 @pytest.mark.parametrize(("flags", "waits"), [((), None), (("--timeout", "8s"), 8)])
 @pytest.mark.parametrize("command", ["run", "up"])
 def test_a_lease_is_waited_for_as_long_as_its_bid_stands_or_as_one_is_told(
@@ -357,7 +380,7 @@ def test_a_bug_of_ours_exits_1_with_its_traceback(capsys: Captured) -> None:
 
 def test_ctrl_c_exits_130() -> None:
     class Interrupted(PretendWorld):
-        def wallet(self, settings: Settings) -> Any:
+        def wallet(self, settings: Settings, within_s: float) -> Any:
             raise KeyboardInterrupt
 
     assert called(Interrupted(), "wallet", "show") == ExitCode.INTERRUPTED
@@ -377,7 +400,7 @@ def test_an_ending_signal_interrupts_once_and_exits_with_its_code(
     story: list[str] = []
 
     class Ending(PretendWorld):
-        def wallet(self, settings: Settings) -> Any:
+        def wallet(self, settings: Settings, within_s: float) -> Any:
             try:
                 signal.raise_signal(number)
             finally:
@@ -395,9 +418,9 @@ def test_an_ending_signal_interrupts_once_and_exits_with_its_code(
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     class HungUp(PretendWorld):
-        def wallet(self, settings: Settings) -> Any:
+        def wallet(self, settings: Settings, within_s: float) -> Any:
             signal.raise_signal(signal.SIGHUP)
-            return super().wallet(settings)
+            return super().wallet(settings, within_s)
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
