@@ -1,12 +1,9 @@
 """Lane A, for what starts now: bids in price-time order, each wish takes the cheapest that fits.
 
-A wish is a nonce: its bids are alternatives, and it wants the one ask that locks least. A bid
-gives way to bids before it, so a wish that loses what it took looks for its next cheapest: that
-is deferred acceptance. What comes of it is stable: nothing cheaper is left for a wish that was
-served, and no bid has justified envy, for whatever a later bid took, it could not have used.
-
-The provider is paid his ask. Integers only, no order of dicts, no clock; a twin in the tests
-agrees.
+A wish is a nonce: its bids are alternatives, and it wants the one ask that locks least. It gives
+way to bids before its own, and then takes its next cheapest (deferred acceptance). So nothing
+cheaper is left for whoever was served, and no bid has justified envy. The provider is paid his
+ask. Integers only, no order of dicts, no clock; a twin in the tests agrees.
 """
 
 from __future__ import annotations
