@@ -33,6 +33,8 @@ from cloud_gpu.protocol.errors import CloudGpuError
 _POLL_S: Final = 0.05
 _WATCH_S: Final = 1.0
 _END_WITHIN_S: Final = 60.0
+_ROOM_MIB: Final = 64
+"""A devnet's databases, logs and artefacts need that at least."""
 
 
 def keep(folder: Path, nodes: int, say: Say, ready: Callable[[DevnetState], None]) -> None:
@@ -105,13 +107,19 @@ def _await_state(
         if state is not None:
             return state
         if process is not None and process.poll():  # 0: somebody else was faster with theirs
-            raise ChildFailed(f"the devnet ended with {process.returncode}:\n" + _tail(lines))
+            raise ChildFailed(f"the devnet ended with {process.returncode}:\n{_why(lines, log)}")
         if time.monotonic() > deadline:
-            raise ChildFailed(f"the devnet was not up in {within_s:g} s ({log}):\n" + _tail(lines))
+            raise ChildFailed(
+                f"the devnet was not up in {within_s:g} s ({log}):\n{_why(lines, log)}"
+            )
         time.sleep(_POLL_S)
 
 
-def _tail(lines: list[str]) -> str:
+def _why(lines: list[str], log: Path) -> str:
+    """What it said last; on a full disk it could say nothing."""
+    free_mib = shutil.disk_usage(log.parent).free // 2**20
+    if free_mib < _ROOM_MIB:
+        lines = [*lines, f"the disk of {log.parent} is full: {free_mib} MiB are free; make room"]
     return "\n".join(lines[-15:])
 
 

@@ -22,7 +22,7 @@ AUDITS: Final = AuditWindows(commit=120, challenge=8, hard_cap=240, late_slash=6
 VOUCHER_INTERVAL_S: Final = 2
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300
-ASK_INTERVAL_S: Final = 2
+ASK_INTERVAL_S: Final = 5
 ASK_LIFE_S: Final = 300
 TOKEN: Final = 10**6
 """Base units."""

@@ -49,6 +49,11 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     children: tuple[ProcessMark, ...]
     """In the order they were started."""
 
+    @property
+    def ended(self) -> tuple[str, ...]:
+        """Names of processes that should run and do not."""
+        return tuple(mark.name for mark in self.children if mark.find() is None)
+
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:

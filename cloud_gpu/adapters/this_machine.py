@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -20,14 +19,10 @@ from cloud_gpu.protocol.errors import SettingsInvalid, StorageFailed
 from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
-    from cloud_gpu.accounting import Books, GasUse
-    from cloud_gpu.adapters.chain_reading import ChainReader
-    from cloud_gpu.adapters.devnet import Devnet
+    from cloud_gpu.adapters.demo_devnet import DemoDevnet
     from cloud_gpu.adapters.devnet_state import DevnetState
     from cloud_gpu.adapters.kept_leases import KeptLeases
     from cloud_gpu.protocol.adapters.wallet import Wallet
-    from cloud_gpu.protocol.chain_events import ChainEvent
-    from cloud_gpu.protocol.values import Address
 
 Say = Callable[[str], None]
 
@@ -63,43 +58,6 @@ class KeptDevnet:
         return devnet_keeper.down(self._folder, say)
 
 
-class DemoDevnet:
-    """A devnet for one demo, as the command line sees it."""
-
-    def __init__(self, devnet: Devnet, reader: ChainReader) -> None:
-        self._devnet, self._reader = devnet, reader
-        self.view = devnet.state()
-
-    @property
-    def names(self) -> Mapping[Address, str]:
-        """Account -> who it is."""
-        prepared = self._devnet.prepared
-        named = {prepared.market.key.address: "market", prepared.buyer.key.address: "buyer"}
-        for number, node in enumerate(prepared.nodes):
-            named[node.wallet.key.address] = f"provider {number}"
-        return named
-
-    def kill_node(self, number: int) -> None:
-        """A provider's daemon dies without a word."""
-        self._devnet.child(f"node-{number}").kill()
-
-    def newest_block(self) -> int:
-        """Its number."""
-        return self._reader.newest_block()
-
-    def books(self, block: int) -> Books:
-        """Every balance at a block."""
-        return self._reader.books(block)
-
-    def events(self, block: int) -> Sequence[ChainEvent]:
-        """All that LeaseBook logged up to a block."""
-        return self._reader.events(block)
-
-    def gas(self, first: int, last: int) -> Sequence[GasUse]:
-        """What calls of LeaseBook burnt, by function."""
-        return self._reader.gas(first, last)
-
-
 class ThisMachine:
     """See `cloud_gpu.cli.outside.Outside`; sessions, clients and settings are `main`'s."""
 
@@ -113,36 +71,30 @@ class ThisMachine:
         """The person's own."""
         return KeptDevnet()
 
-    @contextmanager
-    def fresh_devnet(self, *, nodes: int, say: Say) -> Iterator[DemoDevnet]:
-        """A devnet in a temporary folder; ended, and the folder removed, whatever happens."""
-        from cloud_gpu.adapters.devnet import Plan, launched
-        from cloud_gpu.adapters.processes import ended_by_signals
-        from cloud_gpu.protocol.adapters.evm_rpc import Rpc
+    def fresh_devnet(
+        self, *, nodes: int, faults: Mapping[int, str], keep: str | None, say: Say
+    ) -> AbstractContextManager[DemoDevnet]:
+        """A devnet of its own; ended, whatever happens."""
+        from cloud_gpu.adapters.demo_devnet import demo_devnet
 
-        with (
-            ended_by_signals(),
-            tempfile.TemporaryDirectory(prefix="cloud-gpu-devnet-") as folder,
-            launched(Plan(folder=Path(folder), nodes=nodes), say) as devnet,
-            Rpc(devnet.rpc_url) as rpc,
-        ):
-            yield DemoDevnet(devnet, devnet.reader(rpc))
+        return demo_devnet(nodes=nodes, faults=faults, keep=keep, say=say)
+
+    def require_contexts(self) -> None:
+        """Find out whether contexts can be written. Raises SettingsInvalid."""
+        trial = contexts_folder() / f".{os.getpid()}.trial"
+        with _writing(trial):
+            trial.write_text("a context will be written here\n")
+            trial.unlink()
 
     def use_context(self, name: str, values: Mapping[str, str]) -> str:
         """Write a context's file; returns its path. Raises SettingsInvalid."""
         import tomli_w
 
         path = context_file(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = path.with_suffix(f".{os.getpid()}.new")
+        scratch = path.with_suffix(f".{os.getpid()}.new")
+        with _writing(path):
             scratch.write_text(tomli_w.dumps(dict(values)))
             scratch.replace(path)
-        except OSError as error:
-            raise SettingsInvalid(
-                f"context {path}: cannot be written ({error.strerror or error}); its folder must"
-                " belong to this user and its disk have room"
-            ) from error
         return str(path)
 
     def forget_context(self, name: str) -> None:
@@ -201,6 +153,19 @@ class ThisMachine:
         key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
         deployment = read_deployment(Path(settings.need("deployment")))
         return Wallet(settings.need("rpc"), deployment, key, timeout_s=within_s)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Inside, a context's file is written. Raises SettingsInvalid with the path and the fix."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise SettingsInvalid(
+            f"context {path}: cannot be written ({error.strerror or error}); its folder must"
+            " belong to this user and its disk have room"
+        ) from error
 
 
 def _bids_file() -> Path:

@@ -9,7 +9,7 @@ import typer
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.outside import DevnetView
-from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.errors import OutsideWorldError, SettingsInvalid
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,6 +26,7 @@ def up(
 ) -> int:
     """Start a devnet, and use it from now on."""
     desk = run.outside.devnet()
+    run.outside.require_contexts()  # a devnet that nobody finds is no use
     if foreground:
         try:
             desk.keep(nodes, run.say.progress, lambda view: _ready(run, view, started=True))
@@ -33,9 +34,11 @@ def up(
             run.outside.forget_context(CONTEXT)
         return 0
     view, started = desk.up(nodes, run.say.progress, run.wait_s)
+    if view.ended:
+        raise OutsideWorldError(_unwell(view))
     try:
         _ready(run, view, started=started)
-    except SettingsInvalid:  # the context cannot be written: a devnet that nobody finds is no use
+    except SettingsInvalid:  # its disk filled up meanwhile
         if started:
             desk.down(run.say.progress)
         raise
@@ -60,7 +63,18 @@ def status(run: Invocation) -> int:
         run.say.next("cloud-gpu devnet up")
         return ExitCode.NO_SUCH_THING
     run.say.result("devnet", _payload(view), lambda: _table(view))
+    if view.ended:
+        run.say.progress(_unwell(view))
+        return ExitCode.UNAVAILABLE
     return 0
+
+
+def _unwell(view: DevnetView) -> str:
+    which = ", ".join(view.ended)
+    return (
+        f"the devnet in {view.folder} runs without {which}; their logs lie there."
+        " `cloud-gpu devnet down`, then `cloud-gpu devnet up` starts a new one"
+    )
 
 
 def _ready(run: Invocation, view: DevnetView, *, started: bool) -> None:
@@ -87,6 +101,7 @@ def _payload(view: DevnetView) -> dict[str, Any]:
         "market": view.market,
         "rpc": view.rpc,
         "nodes": view.nodes,
+        "ended": list(view.ended),
         "deployment": view.deployment,
         "folder": view.folder,
         "started_at": view.started_at,
@@ -107,6 +122,7 @@ def _table(view: DevnetView) -> Table:
         ("chain", view.rpc),
         ("nodes", str(view.nodes)),
         ("data", view.folder),
+        *(("ended", name) for name in view.ended),
         *(("stand-in", text) for text in view.stand_ins),
     ):
         table.add_row(name, value)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from cloud_gpu.accounting import Books, GasUse
+from cloud_gpu.accounting import BatchKey, Books, GasUse
 from cloud_gpu.client import Client
 from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
@@ -52,6 +52,9 @@ class DevnetView(Protocol):
 
     @property
     def stand_ins(self) -> Sequence[str]: ...
+    @property
+    def ended(self) -> Sequence[str]:
+        """Names of its processes that should run and do not."""
 
 
 class DevnetDesk(Protocol):
@@ -77,15 +80,27 @@ class FreshDevnet(Protocol):
     def view(self) -> DevnetView: ...
     @property
     def names(self) -> Mapping[Address, str]:
-        """Account -> who it is: "buyer", "market", "provider 0"."""
+        """Account -> who it is: "buyer", "market", "provider 0", "verifier 1"."""
 
-    def kill_node(self, number: int) -> None:
-        """A provider's daemon dies without a word."""
+    @property
+    def buyer(self) -> Address: ...
+    def provider(self, number: int) -> Address: ...
+    def kill(self, name: str) -> None:
+        """A daemon ("market", "node-0", "verifier-1") dies without a word."""
+
+    def start_again(self, name: str) -> None:
+        """Start a daemon that died on what it left, and wait until it is ready."""
 
     def newest_block(self) -> int: ...
     def books(self, block: int) -> Books: ...
     def events(self, block: int) -> Sequence[ChainEvent]:
-        """All that LeaseBook logged up to a block."""
+        """All that the contracts logged up to a block."""
+
+    def audit_accounts(self, block: int) -> Mapping[BatchKey, Address]:
+        """Who got each batch's audit share."""
+
+    def drawn(self) -> Mapping[BatchKey, tuple[int, ...]]:
+        """Which segments of which batch were audited, as the verifiers published it."""
 
     def gas(self, first: int, last: int) -> Sequence[GasUse]: ...
 
@@ -135,6 +150,7 @@ class OpenSession(Protocol):
         env: Mapping[str, str] | None = None,
         *,
         check: bool = True,
+        timeout: str | int | None = None,
         stream: bool = True,
     ) -> RunResult: ...
     def popen(
@@ -197,6 +213,12 @@ class Outside(Protocol):
     def use_context(self, name: str, values: Mapping[str, str]) -> str:
         """Write a context; returns its file's path. Raises SettingsInvalid."""
 
+    def require_contexts(self) -> None:
+        """Find out whether contexts can be written, before anything is begun that needs one.
+
+        Raises SettingsInvalid.
+        """
+
     def forget_context(self, name: str) -> None:
         """Remove it, if it is there."""
 
@@ -236,4 +258,7 @@ class Outside(Protocol):
 
     def devnet(self) -> DevnetDesk: ...
 
-    def fresh_devnet(self, *, nodes: int, say: Progress) -> AbstractContextManager[FreshDevnet]: ...
+    def fresh_devnet(
+        self, *, nodes: int, faults: Mapping[int, str], keep: str | None, say: Progress
+    ) -> AbstractContextManager[FreshDevnet]:
+        """`faults`: what which node does wrong; `keep`: a folder for its data, which stays."""

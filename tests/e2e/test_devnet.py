@@ -1,6 +1,9 @@
 """A devnet comes up once, says so when asked again, goes without a trace, and survives a crash."""
 
+import json
+import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -61,4 +64,48 @@ def test_after_a_crash_the_next_one_starts_clean(newcomer: Person) -> None:
     assert second.json["started"] is True
     assert second.json["started_at"] > first.json["started_at"]
     assert newcomer.runs("devnet", "down").code == 0
+    assert of_person(newcomer) == []
+
+
+def test_a_devnet_that_lost_its_market_says_so(newcomer: Person) -> None:
+    up = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    assert up.code == 0, up.err
+    state = json.loads(Path(up.json["folder"], "devnet.json").read_text())
+    (market,) = [child for child in state["children"] if child["name"] == "market"]
+    os.kill(market["pid"], signal.SIGKILL)
+
+    status = newcomer.runs("devnet", "status", "--json")
+    assert (status.code, status.json["ended"]) == (ExitCode.UNAVAILABLE, ["market"])
+    again = newcomer.runs("devnet", "up", "--nodes", "1")
+    assert again.code == ExitCode.UNAVAILABLE
+    assert "runs without market" in again.err
+    assert "devnet down" in again.err
+    assert newcomer.runs("devnet", "down").code == 0
+
+
+def test_a_config_folder_that_cannot_be_written_is_found_before_anything_starts(
+    newcomer: Person,
+) -> None:
+    (newcomer.home / "config").write_text("a file where a folder should be")
+    began = time.monotonic()
+    up = newcomer.runs("devnet", "up", "--nodes", "1")
+    assert up.code == ExitCode.SETTINGS
+    assert "cannot be written" in up.err
+    assert "starting" not in up.err
+    assert time.monotonic() - began < 10
+    assert not (newcomer.home / "share" / "cloud-gpu" / "devnet").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a full disk (only root can mount one)")
+def test_a_full_disk_is_named_as_the_reason(newcomer: Person) -> None:
+    share = newcomer.home / "share"
+    share.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(share)], check=True)
+    try:
+        up = newcomer.runs("devnet", "up", "--nodes", "1")
+        assert up.code == ExitCode.UNAVAILABLE, up.err
+        assert "is full" in up.err or "No space left" in up.err
+        assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING
+    finally:
+        subprocess.run(["umount", "-l", str(share)], check=True)
     assert of_person(newcomer) == []
