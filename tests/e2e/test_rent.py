@@ -39,6 +39,27 @@ def test_a_quote_rounds_up_and_places_nothing(buyer: Person) -> None:
     assert quoted.json["fitting"] == 1
 
 
+def test_a_provider_is_named_or_excluded(buyer: Person) -> None:
+    sold: dict[tuple[str, int], list[str]] = {}
+    for ask in buyer.runs("ls", "--sort", "price", "--json").json["items"]:
+        sold.setdefault((ask["gpu_class"], ask["gpus"]), []).append(ask["provider"])
+    gpu, count, cheap, dear = next(
+        (*product, sellers[0], other)
+        for product, sellers in sold.items()
+        for other in sellers
+        if other != sellers[0]
+    )
+    wanted = ("--gpu", gpu, "--count", str(count), "--duration", "10m", "--json")
+    assert buyer.runs("quote", *wanted).json["provider"] == cheap
+    for flag, named in (("--provider", dear), ("--exclude-provider", cheap)):
+        ran = buyer.runs("run", *wanted, "--yes", flag, named, "--", "true")
+        assert ran.code == 0, ran.err
+        assert ran.json["lease"].startswith(dear)
+    refused = buyer.runs("quote", *wanted, "--provider", "0x" + "11" * 20)
+    assert refused.code == ExitCode.NO_MATCH
+    assert refused.json["found"].startswith("--provider: an ask of 0x")
+
+
 def test_a_command_runs_and_its_output_and_exit_code_are_the_callers(
     buyer: Person, tmp_path: Path
 ) -> None:
