@@ -70,3 +70,14 @@ def test_the_real_session_takes_the_same_words() -> None:
     with pretend() as world:
         kind = type(world.session("A100"))
         assert inspect.signature(kind) == inspect.signature(Session)
+
+
+def test_a_session_names_a_provider_or_excludes_some() -> None:
+    one, two = "0x" + "11" * 20, "0x" + "22" * 20
+    with pretend() as world:
+        wanted = world.session("A100", 2, provider=one, exclude_providers=(two,)).request
+        again = world.session("A100", 2, exclude_providers=wanted.excluded_providers).request
+    assert str(wanted.provider) == one
+    assert [str(each) for each in again.excluded_providers] == [two]
+    with pretend() as world, pytest.raises(ValueError, match="provider"):
+        world.session("A100", provider="bob")

@@ -5,8 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
@@ -17,8 +15,8 @@ from cloud_gpu.protocol.errors import (
 )
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.settings import Settings
-from tests.unit.cli.test_app import PretendWorld, called
 from tests.unit.cli.test_bid_body import order
+from tests.unit.cli.worlds import Captured, PretendWorld, called
 
 REFUSED = Rejected(Rejection(reason=RejectReason.RATE_LIMITED, field="bid", found="a", next="b"))
 PLACE = ("bid", "place", "--gpu", "A100", "--yes", "--json")
@@ -55,9 +53,6 @@ class World(PretendWorld):
     @property
     def ids(self) -> list[str]:
         return [str(order.bid.payload.id) for order in self.client.orders]
-
-
-Captured = pytest.CaptureFixture[str]
 
 
 def test_bids_that_the_market_has_are_told_and_remembered(capsys: Captured) -> None:
