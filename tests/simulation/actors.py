@@ -1,7 +1,8 @@
 """The parties of a season with what surrounds each: journals, machine rooms, workloads.
 
 A crash forgets a party's memory and keeps its disk, as kill -9 does: the node's journal and its
-containers, the market's journal and inbox. A buyer's side has no disk: it goes for good.
+containers, the market's journal and inbox, a verifier's records and re-executions. A buyer's side
+has no disk: it goes for good.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from cloud_gpu.buyer import Buyer
+from cloud_gpu.protocol.audit_messages import AuditRecord
 from cloud_gpu.protocol.effects import (
     BuyerEffect,
     JobDone,
@@ -20,28 +22,32 @@ from cloud_gpu.protocol.effects import (
     LeaseUsable,
     MarketEffect,
     ProviderEffect,
+    VerifierEffect,
 )
 from cloud_gpu.protocol.events import (
     BuyerEvent,
     ContainerReady,
     NodeStarted,
     ProviderEvent,
+    VerifierEvent,
 )
 from cloud_gpu.protocol.identity import LocalKey, PeerId
-from cloud_gpu.protocol.job import FileRef, JobSpec
+from cloud_gpu.protocol.job import FileRef, JobSpec, ResultContent
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import RuntimeReport
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import TokenAmount
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Purse
 from cloud_gpu.testing.simulated_chain import Follower
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from node.provider import Provider
-from tests.simulation.scene import DEPLOYMENT, MARKET, Seat, profile
+from tests.simulation.scene import DEPLOYMENT, MARKET, PREIMAGES, Seat, profile
+from verifier.coordinator import Coordinator
+from verifier.ledger import BatchId
 
 EMPTY = FileRef(path="stdout", sha256="0" * 64, size=0)
 
@@ -74,7 +80,7 @@ class NodeActor:
         self.account = seat.node.address
         self.journal: list[tuple[ProviderEvent, int]] = []
         self.room = Room()
-        self.is_up = True
+        self.is_up, self.has_vanished = True, False
         self.epoch = 0
         """Counts starts: what was on its way to an earlier one is lost."""
         self.party: Provider = seat.provider()
@@ -118,11 +124,13 @@ class MarketActor:
             bond_unit=DEPLOYMENT.bond_unit,
             round_ms=300,
             settle_ms=15_000,
+            verifiers=DEPLOYMENT.verifiers,
+            heartbeat_age_s=30,
         )
         self.journal: list[tuple[MatchmakerEvent, int]] = []
         self.inbox: list[SignedBid] = []
         self.reports: dict[Digest, BidReport] = {}
-        self.is_up = True
+        self.is_up, self.has_vanished = True, False
         self.epoch = 0
         self.party = Matchmaker(self.rules)
         self.follower = Follower(self.account)
@@ -157,15 +165,50 @@ class MarketActor:
         return RulesSet(rules=self.rules)
 
 
-class BuyerActor:
-    """One buyer's process: one lease after the other, a job or two in each."""
+class VerifierActor:
+    """A verifier's daemon."""
 
-    def __init__(self, name: str, wallet: LocalKey, jobs: int, duration: int) -> None:
+    def __init__(self, name: str, signer: LocalKey) -> None:
+        self.name, self.signer = name, signer
+        self.account = signer.address
+        self.peer = PeerId(f"{name}-peer")
+        self.records: dict[BatchId, AuditRecord] = {}
+        self.runs: dict[tuple[Digest, Address], ResultContent] = {}
+        """What re-executions gave, by leaf and auditor: none is paid for twice."""
+        self.is_up, self.has_vanished = True, False
+        self.epoch = 0
+        self.start(0)
+
+    def start(self, chain_at: int) -> None:
+        """A new process on the old disk."""
+        self.is_up, self.epoch = True, self.epoch + 1
+        self.follower = Follower(self.account)
+        self.party = Coordinator(
+            deployment=DEPLOYMENT,
+            key=self.signer,
+            peer=self.peer,
+            addresses=(f"/memory/{self.name}",),
+            preimages=PREIMAGES[self.account],
+            history_until=chain_at,
+            records=[self.records[batch] for batch in sorted(self.records)],
+        )
+
+    def handle(self, event: VerifierEvent, now: int) -> Sequence[VerifierEffect]:
+        """Straight to the party."""
+        return self.party.handle(event, now)
+
+
+class BuyerActor:
+    """One buyer's process: one lease after the other, some jobs in each; without, it just waits."""
+
+    def __init__(
+        self, name: str, wallet: LocalKey, jobs: int, duration: int, verified: float
+    ) -> None:
         self.name, self.wallet = name, wallet
         self.account = wallet.address
         self.peer = PeerId(f"{name}-peer")
         self.purse = Purse(account=wallet.address, signer=wallet, domain=DEPLOYMENT.domain)
-        self.jobs, self.duration = jobs, duration
+        self.jobs, self.duration, self.verified = jobs, duration, verified
         self.is_up, self.has_vanished = True, False
         self.epoch = 0
         self.nonce = 0
@@ -199,7 +242,7 @@ class BuyerActor:
             lease=lease,
             number=self.jobs_sent,
             command=("work", str(700 * self.jobs_sent)),
-            runtime_s_max=60,
+            runtime_s_max=3,
         )
 
     def hear(
@@ -209,7 +252,8 @@ class BuyerActor:
         match notice:
             case LeaseUsable(lease=lease):
                 self.lease = lease
-                want(self.next_job(lease))
+                if self.jobs:
+                    want(self.next_job(lease))
             case JobDone() | JobRefused():
                 self.jobs_done += isinstance(notice, JobDone)
                 if self.lease is not None and self.jobs_sent < self.jobs:
@@ -223,4 +267,4 @@ class BuyerActor:
                 pass
 
 
-Actor: TypeAlias = NodeActor | MarketActor | BuyerActor
+Actor: TypeAlias = NodeActor | MarketActor | VerifierActor | BuyerActor

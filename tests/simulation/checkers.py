@@ -13,6 +13,7 @@ from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.voucher import Voucher
 from tests.simulation.actors import Actor, BuyerActor, NodeActor
+from tests.simulation.audit_checkers import AuditCheckers
 from tests.simulation.scene import DEPLOYMENT
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ class Checkers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._total = world.chain.book.owed
+        self._audits = AuditCheckers(world)
         self._vouchers: dict[LeaseKey, int] = {}
 
     def after_block(self) -> None:
         """Money is conserved, pay is within voucher, ceiling and cap, bonds within need."""
         book = self._world.chain.book
-        assert book.owed == book.deposited == self._total, (book.owed, book.deposited)
+        total = self._total - self._audits.after_block()
+        assert book.owed == book.deposited == total, (book.owed, book.deposited, total)
         assert all(row.cash >= 0 for row in book.accounts.values())
         for key, machine in book.machines.items():
             lease = machine.lease
@@ -91,13 +94,18 @@ class Checkers:
         """Faults are off for long: every lock is released, every lease has one end."""
         world, book = self._world, self._world.chain.book
         self.after_block()
+        deserted: set[LeaseKey] = set()
         for key, machine in book.machines.items():
-            assert machine.status is MachineStatus.FREE, (key, machine)
+            if world.is_deserted(key):
+                deserted.add(LeaseKey(provider=key.provider, index=key.index, seq=machine.seq))
+            else:
+                assert machine.status is MachineStatus.FREE, (key, machine)
         opened = [e.terms.key for e in self._told() if isinstance(e, LeaseOpened)]
         closed = [e.lease for e in self._told() if isinstance(e, LeaseClosed)]
-        assert sorted(opened) == sorted(closed)
+        assert sorted(opened) == sorted([*closed, *deserted])
         assert len(set(opened)) == len(opened), "a lease number was opened twice"
-        for node in world.nodes:
+        self._audits.at_the_end()
+        for node in [node for node in world.nodes if not node.has_vanished]:
             assert not node.room.running, node.room.running
             assert not node.room.prepared, node.room.prepared
         assert world.market.party.status().openings == 0

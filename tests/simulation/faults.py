@@ -23,16 +23,19 @@ class Faults:
     """Per second and node."""
     crash_market: float = 0.0
     """Per second."""
+    crash_verifier: float = 0.0
+    """Per second and verifier."""
     vanish: float = 0.0
     """Of a buyer, per lease: it never speaks again."""
+    node_vanishes: float = 0.0
+    """Per season, one of them for good."""
+    verifier_vanishes: float = 0.0
+    """Per season, one of them for good."""
+    bad_replay: float = 0.0
+    """Of a re-execution: no auditor finishes it."""
     bad_container: float = 0.0
     stubborn: float = 0.0
     """Of a buyer, per lease: it lets the lease run to its end."""
-
-    @property
-    def loses_buyers(self) -> bool:
-        """Whether buyers may go for good."""
-        return self.vanish > 0
 
 
 NONE = Faults()
@@ -52,7 +55,11 @@ def drawn(rng: random.Random) -> Faults:
         reorganise=some(0.1),
         crash_node=some(0.02),
         crash_market=some(0.02),
+        crash_verifier=some(0.03),
         vanish=some(0.4),
+        node_vanishes=some(0.6),
+        verifier_vanishes=some(0.3),
+        bad_replay=some(0.3),
         bad_container=some(0.3),
         stubborn=some(0.5),
     )

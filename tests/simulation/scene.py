@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
-from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.deployment import AuditWindows, Deployment
 from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
+from cloud_gpu.protocol.job import FileRef, JobSpec
 from cloud_gpu.protocol.lease import MachineKey, Windows
-from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.orders import AskFlags
+from cloud_gpu.protocol.product import Product, ProductFlags
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
 from cloud_gpu.protocol.values import Address, keccak256
+from cloud_gpu.testing import simulated_audits
 from cloud_gpu.testing.simulated_book import SimulatedBook
 from node.announcing import Announcements
 from node.pricing import Policy
 from node.provider import Provider
+from verifier.draw import Preimages
 
 T0 = 1_800_000_000
 """Unix seconds at which every season begins."""
 
 TOKEN = 1_000_000
+
+
+def key(name: str) -> LocalKey:
+    """One key per name."""
+    return LocalKey(keccak256(name.encode()).raw)
+
+
+MARKET = key("market")
+VERIFIERS = (key("verifier-0"), key("verifier-1"))
+PREIMAGES = {signer.address: Preimages(keccak256(signer.secret), 100) for signer in VERIFIERS}
+"""Draws of each verifier: far more than a season has batches."""
+
 DEPLOYMENT = Deployment(
     chain_id=31337,
     lease_book=Address(b"\x0b" * 20),
@@ -28,7 +47,11 @@ DEPLOYMENT = Deployment(
     first_block=0,
     windows=Windows(start=20, claim=30, retire=60, no_show=10),
     bond_unit=TokenAmount(TOKEN),
+    verification=Address(b"\x0d" * 20),
+    verifiers=(VERIFIERS[0].address, VERIFIERS[1].address),
+    audit=AuditWindows(commit=30, challenge=8, hard_cap=60, late_slash=60),
     voucher_interval_s=4,
+    heartbeat_s=1,
 )
 GPU_CLASS = GpuClass("A100-SXM4-80GB")
 PRODUCT = Product(
@@ -39,26 +62,20 @@ PRODUCT = Product(
     min_bond=BasisPoints(5_000),
     notice=10,
     penalty=BasisPoints(1_000),
-    flags=0,
+    flags=int(ProductFlags.VERIFIED),
 )
-
-
-def key(name: str) -> LocalKey:
-    """One key per name."""
-    return LocalKey(keccak256(name.encode()).raw)
-
-
-MARKET = key("market")
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One provider: its wallet, its node's key and peer, its machines."""
+    """One provider: its wallet, its node's key and peer, its machines, and how it works."""
 
     name: str
     wallet: LocalKey
     node: LocalKey
     machines: int
+    wrong: float = 0.0
+    """Share of its runs that return something else than the job gives."""
 
     @property
     def peer(self) -> PeerId:
@@ -97,13 +114,60 @@ class Seat:
             matcher=MARKET.address,
             max_fee=BasisPoints(500),
             life_s=60,
+            flags=int(AskFlags.VERIFIED),
         )
 
+    def run(self, spec: JobSpec, rng: random.Random) -> FileRef:
+        """What a job returns on its machines."""
+        if rng.random() < self.wrong:
+            return _file(f"{self.name} pretends {spec.command}")
+        return truth(spec)
 
-def seats(count: int, machines: int) -> list[Seat]:
-    """The providers."""
-    names = [f"provider-{number}" for number in range(count)]
-    return [Seat(name, key(name), key(f"{name}-node"), machines) for name in names]
+
+def truth(spec: JobSpec) -> FileRef:
+    """What a job returns when it is run."""
+    return _file(f"the answer to {spec.command}")
+
+
+def _file(text: str) -> FileRef:
+    content = text.encode()
+    return FileRef(path="out/a.txt", sha256=sha256(content).hexdigest(), size=len(content))
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who takes part in one season."""
+
+    seats: list[Seat]
+    buyers: list[str]
+    verified: float
+    """Share of the leases whose results are audited; 0: there are no verifiers either."""
+
+
+def drawn(rng: random.Random) -> Cast:
+    """Half of the seasons are audited, which takes three owners at least."""
+    buyers = rng.randint(1, 4)
+    if rng.random() < 0.5:
+        return cast_of([0.0] * rng.randint(1, 3), buyers, machines=rng.randint(1, 2))
+    count = rng.randint(3, 5)
+    liars = rng.choice([0, 1, 1, count // 2])
+    wrong = [rng.choice([0.4, 1.0]) if number < liars else 0.0 for number in range(count)]
+    return cast_of(wrong, buyers, verified=rng.choice([0.5, 1.0]))
+
+
+def cast_of(
+    wrong: Sequence[float], buyers: int, *, machines: int = 1, verified: float = 0.0
+) -> Cast:
+    """One provider for each share of wrong results."""
+    seats = [
+        Seat(name, key(name), key(f"{name}-node"), machines, share)
+        for name, share in zip(_names("provider", len(wrong)), wrong, strict=True)
+    ]
+    return Cast(seats, _names("buyer", buyers), verified)
+
+
+def _names(what: str, count: int) -> list[str]:
+    return [f"{what}-{number}" for number in range(count)]
 
 
 def profile() -> HardwareProfile:
@@ -128,6 +192,12 @@ def genesis(providers: list[Seat], buyers: list[LocalKey]) -> SimulatedBook:
     book.register(MARKET.address, 0)
     book.register_market(MARKET.address, BasisPoints(100))
     book.register_product(PRODUCT)
+    audits = key("audits").address
+    book.register(audits, 0)
+    book.audits.seats = tuple(
+        simulated_audits.Seat(signer=verifier, anchor=PREIMAGES[verifier].anchor, audits=audits)
+        for verifier in DEPLOYMENT.verifiers
+    )
     for seat in providers:
         book.register(seat.wallet.address, 1_000 * TOKEN)
         book.delegate(seat.wallet.address, seat.node.address, KeyRole.NODE, T0 + 10**6)

@@ -17,8 +17,13 @@ from cloud_gpu.testing.simulated_book import LeaseRow, SimulatedBook
 from tests.simulation import faults as weather
 from tests.simulation.world import World
 
-STORM_S, CALM_S = 60, 150
-"""Calm lasts beyond start window, longest lease and claim window together."""
+STORM_S, FAIR_S, CALM_S = 45, 20, 280
+"""Calm is longer than start window, longest lease, claim window, commit window, hard cap and
+challenge together, and a minute of waiting between repeats.
+"""
+
+BIDS_S, QUIET_S = 45, 10
+"""No bid rests longer; nothing may follow when all has ended."""
 
 SHARDS = 10
 REGRESSIONS = Path(__file__).parent / "regressions.txt"
@@ -32,15 +37,26 @@ def season(seed: int) -> str:
     """One seed from storm to calm; the log. Raises AssertionError when an invariant breaks."""
     world = World(seed)
     try:
-        world.run(STORM_S)
-        world.calm()
-        world.run(CALM_S)
-        world.checkers.at_the_end()
+        play(world)
     except Exception as error:
-        error.add_note(f"seed {seed}, {world.faults}; the last steps:")
-        error.add_note("\n".join(world.log[-30:]))
+        told = [line for line in world.log if not line.endswith(" 0")]
+        error.add_note(f"seed {seed}, {world.faults}, {world.cast}; the last steps:")
+        error.add_note("\n".join(told[-40:]))
         raise
     return "\n".join(world.log)
+
+
+def play(world: World) -> None:
+    """From storm to calm, and on until everything has ended, which takes a bounded time."""
+    world.run(STORM_S)
+    world.clear_up()
+    world.run(FAIR_S)
+    world.calm()
+    world.run(BIDS_S)
+    while not world.is_settled and world.now < world.calm_at + CALM_S * 1000:
+        world.run(QUIET_S)
+    world.run(QUIET_S)
+    world.checkers.at_the_end()
 
 
 def breaks(seed: int) -> bool:
@@ -70,10 +86,7 @@ def test_season_when_it_once_broke_then_it_holds_now() -> None:
 
 def test_season_when_nothing_fails_then_leases_open_run_jobs_and_close() -> None:
     world = World(1, weather.NONE)
-    world.run(STORM_S)
-    world.calm()
-    world.run(CALM_S)
-    world.checkers.at_the_end()
+    play(world)
     assert sum(buyer.leases_closed for buyer in world.buyers) >= 3
     assert sum(buyer.jobs_done for buyer in world.buyers) >= 3
 
