@@ -89,6 +89,8 @@ class ArtifactStore:
         for each in (self._whole, self._partial):
             each.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
+        self._putting = threading.Lock()
+        """Two leases of one program may put the same file at once: the second finds it there."""
         self._receiving: set[str] = set()
         self._used = sum(
             entry.stat().st_size
@@ -137,12 +139,13 @@ class ArtifactStore:
 
     def _put(self, opened: BinaryIO) -> str:
         manifest = _read_manifest(opened)
-        if not self.has(manifest.digest):
-            with self.receive(manifest) as receipt:
-                opened.seek(receipt.offset)
-                while chunk := opened.read(CHUNK_BYTES):
-                    receipt.take(chunk)
-                receipt.finish()
+        with self._putting:
+            if not self.has(manifest.digest):
+                with self.receive(manifest) as receipt:
+                    opened.seek(receipt.offset)
+                    while chunk := opened.read(CHUNK_BYTES):
+                        receipt.take(chunk)
+                    receipt.finish()
         return manifest.digest
 
     def receive(self, manifest: Manifest) -> Receipt:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,13 @@ def test_a_full_disk_is_said_to_be_full(store: ArtifactStore) -> None:
             receipt.take(CONTENT[:CHUNK_BYTES])
         receipt._file = opened
     assert store.bytes_used == 0
+
+
+def test_many_threads_may_put_the_same_file_at_once(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store", 2**30)
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (3 * CHUNK_BYTES + 1))
+    with ThreadPoolExecutor(8) as pool:
+        digests = {pool.submit(store.put_file, path) for _ in range(16)}
+    assert len({each.result() for each in digests}) == 1
+    assert store.bytes_used == 3 * CHUNK_BYTES + 1
