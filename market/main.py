@@ -20,6 +20,7 @@ from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.effects import MarketEffect
+from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.topics import ASKS_TOPIC, VERIFIERS_TOPIC
 from market.adapters.following import follow
 from market.adapters.hearing import Hearing
@@ -55,10 +56,13 @@ def load_settings(path: Path) -> MarketSettings:
 
 
 def replay(database_url: str) -> Iterator[bytes]:
-    """The matches of a journal, as lines."""
+    """The matches of a journal, as lines; the last line is the `ReplayedState`."""
     with closing(Database.existing(database_url)) as database:
+        told = SqlBook(database).told()
         journal = SqlJournal(database)
-        yield from replay_lines(journal.replay(), journal.head)
+        if not journal.length:
+            raise SettingsInvalid(f"database: the journal at {database_url!r} is empty")
+        yield from replay_lines(journal.replay, journal.head, told)
 
 
 def show_book(database_url: str, count_max: int) -> BookPage:
@@ -98,12 +102,7 @@ async def serve(settings: MarketSettings) -> None:
             EvmChain(settings.rpc, deployment, key, outbox, resume_after=followed)
         )
         performer.submit = chain.submit
-        overlay_settings = OverlaySettings(
-            topics=(ASKS_TOPIC, VERIFIERS_TOPIC),
-            listen=settings.listen_overlay,
-            bootstrap=settings.bootstrap,
-        )
-        overlay = await stack.enter_async_context(open_overlay(overlay_settings, key.secret))
+        overlay = await stack.enter_async_context(open_overlay(_overlay(settings), key.secret))
         hearing = Hearing(overlay, market, runner.post, clock, metrics.heard)
         sequencer = Sequencer(SqlInbox(database), runner.post, market.status().inbox)
         front = Front(
@@ -130,14 +129,21 @@ async def serve(settings: MarketSettings) -> None:
         runner.post(RulesSet(rules=rules))
         await performer.restate(market.restated())
         nursery = await stack.enter_async_context(trio.open_nursery())
-        for task in (runner.run, performer.write, sequencer.run):
-            nursery.start_soon(task)
-        for task in (hearing.listen, hearing.listen_to_verifiers, hearing.catch_up):
+        listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
+        for task in (runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
         url = await nursery.start(serve_http, create_app(front), settings.listen_http)
         ready = {"peer": overlay.peer_id, "addresses": list(overlay.addresses), "http": url}
         print(json.dumps({"ready": True, **ready}), flush=True)  # noqa: T201 its word on stdout
+
+
+def _overlay(settings: MarketSettings) -> OverlaySettings:
+    return OverlaySettings(
+        topics=(ASKS_TOPIC, VERIFIERS_TOPIC),
+        listen=settings.listen_overlay,
+        bootstrap=settings.bootstrap,
+    )
 
 
 if __name__ == "__main__":

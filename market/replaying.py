@@ -1,20 +1,35 @@
 """The market's log, computed again: every match that its journal implies, and the final state.
 
 Whoever holds the journal gets the same bytes: that is what makes skipping and reordering provable.
+What the market told about bids and leases must be what the journal says, byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.codec import to_json
-from cloud_gpu.protocol.effects import Transact
+from cloud_gpu.protocol.effects import MarketEffect, ReportBid, ReportLease, Transact
+from cloud_gpu.protocol.errors import StorageFailed
+from cloud_gpu.protocol.events import AskHeard, BidSubmitted
+from cloud_gpu.protocol.lease import LeaseReport
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import AskId, BidId
 from cloud_gpu.protocol.units import Instant, Price
 from cloud_gpu.protocol.values import Address, Digest, Value
 from market.matchmaker import Matchmaker
 from market.rules import MatchmakerEvent, RulesSet
+
+Entries: TypeAlias = Iterable[tuple[MatchmakerEvent, Instant]]
+Subject: TypeAlias = tuple[str, str]
+"""What a report is about: "bid" or "lease", and its id."""
+
+_SHOWN = 200
+"""Letters of a value that differs."""
 
 
 class ReplayedMatch(Value, frozen=True, kw_only=True):
@@ -37,39 +52,125 @@ class ReplayedState(Value, frozen=True, kw_only=True):
 
     events: int
     rounds: int
+    orders: int
+    """Asks and bids taken in."""
     matches: int
     head: Digest
     """Of the journal's chain of hashes."""
     state: Digest
     """keccak256 of everything that decides what happens next."""
+    reports: int
+    """Of bids and leases, as the market told them: all the same, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one event led to."""
+
+    market: Matchmaker
+    event: MatchmakerEvent
+    at: Instant
+    effects: list[MarketEffect]
 
 
 def replay_lines(
-    entries: Iterable[tuple[MatchmakerEvent, Instant]], head: Digest
+    journal: Callable[[], Entries], head: Digest, told: Mapping[Subject, bytes]
 ) -> Iterator[bytes]:
-    """One line of canonical JSON for each match, then one for the state. Empty: no line."""
-    market: Matchmaker | None = None
-    events = matches = 0
-    for event, now in entries:
-        if market is None:
-            assert isinstance(event, RulesSet), f"a journal begins with RulesSet, found {event!r}"
-            market = Matchmaker(event.rules)
+    """One line of canonical JSON for each match, then one for the state. Empty: no line.
+
+    `told` has each report that the market told last, taken before the journal was read: a market
+    that runs may be behind its journal, never ahead. Raises StorageFailed with the round and the
+    field where the journal contradicts itself or what was told.
+    """
+    unproven = dict(told)
+    step: _Step | None = None
+    events = orders = matches = 0
+    for step in _steps(journal()):
         events += 1
-        for effect in market.handle(event, now):
+        orders += isinstance(step.event, AskHeard | BidSubmitted)
+        for effect in step.effects:
             if isinstance(effect, Transact) and isinstance(effect.call, OpenBatch):
                 for entry in effect.call.matches:
                     matches += 1
-                    yield to_json(_match(effect.call, entry, now, market.status().rounds))
-    if market is not None:
+                    yield to_json(_match(effect.call, entry, step.at, step.market.status().rounds))
+            elif isinstance(effect, ReportBid | ReportLease):
+                subject = subject_of(effect.report)
+                if unproven.get(subject) == to_json(effect.report):
+                    del unproven[subject]
+    if unproven:
+        raise _first_difference(journal(), unproven)
+    if step is not None:
         yield to_json(
             ReplayedState(
                 events=events,
-                rounds=market.status().rounds,
+                rounds=step.market.status().rounds,
+                orders=orders,
                 matches=matches,
                 head=head,
-                state=market.state_hash(),
+                state=step.market.state_hash(),
+                reports=len(told),
             )
         )
+
+
+def subject_of(report: BidReport | LeaseReport) -> Subject:
+    """Whom a report is about."""
+    if isinstance(report, BidReport):
+        return "bid", str(report.bid)
+    return "lease", str(report.terms.key)
+
+
+def _steps(entries: Entries) -> Iterator[_Step]:
+    market: Matchmaker | None = None
+    entry = 0
+    try:
+        for event, now in entries:
+            entry += 1
+            if market is None:
+                assert isinstance(event, RulesSet), f"a journal begins with RulesSet, not {event!r}"
+                market = Matchmaker(event.rules)
+            yield _Step(market, event, now, list(market.handle(event, now)))
+    except StorageFailed as error:
+        raise StorageFailed(f"{_round(market)}, journal.head: {error}") from error
+    except AssertionError as error:
+        raise StorageFailed(
+            f"{_round(market)}, journal.event: no market writes entry {entry}: {error}"
+        ) from error
+
+
+def _round(market: Matchmaker | None) -> str:
+    return f"round {1 if market is None else market.status().rounds + 1}"
+
+
+def _first_difference(entries: Entries, told: Mapping[Subject, bytes]) -> StorageFailed:
+    last: dict[Subject, tuple[int, bytes]] = {}
+    rounds = 0
+    for step in _steps(entries):
+        rounds = step.market.status().rounds
+        for effect in step.effects:
+            if isinstance(effect, ReportBid | ReportLease) and subject_of(effect.report) in told:
+                last[subject_of(effect.report)] = rounds, to_json(effect.report)
+    subject = min(told, key=lambda each: (last.get(each, (rounds, b""))[0], each))
+    number, needed = last.get(subject, (rounds, b"{}"))
+    where = f"round {number}, {' '.join(subject)}"
+    if subject not in last:
+        return StorageFailed(f"{where}: the market told of it, the journal does not")
+    field, found, wanted = _differing(told[subject], needed)
+    return StorageFailed(f"{where}, {field}: the market told {found}, the journal says {wanted}")
+
+
+def _differing(found: bytes, needed: bytes) -> tuple[str, str, str]:
+    """The first field that differs, and both its values."""
+    wanted = json.loads(needed)
+    try:
+        told = dict(json.loads(found))
+    except (ValueError, TypeError):
+        return "report", "what is no report", needed.decode()[:_SHOWN]
+    for name in sorted(wanted.keys() | told.keys()):
+        here, there = (json.dumps(each.get(name))[:_SHOWN] for each in (told, wanted))
+        if here != there:
+            return name, here, there
+    return "report", "other bytes for the same values", needed.decode()[:_SHOWN]
 
 
 def _match(call: OpenBatch, entry: MatchedOrders, now: Instant, number: int) -> ReplayedMatch:

@@ -5,7 +5,7 @@ Nothing here is aware of trio or asyncio: callers run it in worker threads and k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from market.store.tables import SCHEMA_VERSION, JournalRow, StoreFact
 
 # A receipt promises that the order survives: also a power cut, hence FULL.
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=15000", "foreign_keys=ON")
+_READING_PRAGMAS = ("query_only=ON", "busy_timeout=15000")
 
 SCHEMA_FACT = "schema"
 _READS_ONLY = "cloud_gpu_reads_only"
@@ -27,7 +28,8 @@ _READS_ONLY = "cloud_gpu_reads_only"
 class Database:
     """One connection pool. Raises StorageFailed when the database does not do as asked."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pragmas: Sequence[str] = _PRAGMAS) -> None:
+        """`pragmas` are SQLite's, for each connection."""
         self.url = url
         try:
             self._engine = create_engine(url)
@@ -37,7 +39,7 @@ class Database:
                 ' "postgresql+psycopg://user@host/name"'
             ) from error
         if self._engine.dialect.name == "sqlite":
-            _serialise(self._engine)
+            _serialise(self._engine, pragmas)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -66,15 +68,26 @@ class Database:
 
     @classmethod
     def existing(cls, url: str) -> Self:
-        """A database that a market has written. Raises SettingsInvalid when it is none."""
-        database = cls(url)
+        """A database that a market has written, to read. Raises SettingsInvalid when it is none.
+
+        Also while the market runs, and a copy of the file alone.
+        """
+        database = cls(url, _READING_PRAGMAS)
         try:
             path = database._engine.url.database
             is_file = database._engine.dialect.name == "sqlite"
             if is_file and not (path and Path(path).is_file()):  # or SQLite would make an empty one
                 raise SettingsInvalid(f"database: there is no file {path}; has the market run yet?")
-            if not inspect(database._engine).has_table(str(JournalRow.__tablename__)):
+            with database.reading() as connection:
+                has_journal = inspect(connection).has_table(str(JournalRow.__tablename__))
+            if not has_journal:
                 raise SettingsInvalid(f"database: {url!r} holds no market's journal")
+        except StorageFailed as error:
+            database.close()
+            raise SettingsInvalid(
+                f"database: {error}. Name the market's market.sqlite3, or a copy in a folder that"
+                " you may write to"
+            ) from error
         except BaseException:
             database.close()
             raise
@@ -115,13 +128,13 @@ class Database:
         self._engine.dispose()
 
 
-def _serialise(engine: Engine) -> None:
+def _serialise(engine: Engine, pragmas: Sequence[str]) -> None:
     """Have every writer take the lock when it begins: pysqlite's own mode loses updates."""
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
         connection.isolation_level = None
-        for pragma in _PRAGMAS:
+        for pragma in pragmas:
             connection.execute("PRAGMA " + pragma)
 
     @event.listens_for(engine, "begin")
@@ -137,3 +150,8 @@ def _cause(error: SQLAlchemyError) -> str:
 def table_of(kind: type[SQLModel]) -> Table:
     """The table behind a model."""
     return SQLModel.metadata.tables[str(kind.__tablename__)]
+
+
+def octets(found: bytes | str) -> bytes:
+    """SQLite gives what is there, also where somebody wrote text by hand."""
+    return found if isinstance(found, bytes) else found.encode()

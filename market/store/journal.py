@@ -15,7 +15,7 @@ from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest, keccak256
 from market.rules import MatchmakerEvent
-from market.store.database import Database, table_of
+from market.store.database import Database, octets, table_of
 from market.store.tables import JournalRow
 
 FIRST_HEAD = keccak256(b"cloud-gpu/market-journal/1")
@@ -74,7 +74,7 @@ class SqlJournal:
         )
         with self._database.reading() as connection:
             return [
-                (position, now, _octets(body), _octets(head))
+                (position, now, octets(body), octets(head))
                 for position, now, body, head in connection.execute(wanted)
             ]
 
@@ -87,11 +87,6 @@ class SqlJournal:
 
 def _next_head(head: Digest, now: Instant, body: bytes) -> Digest:
     return keccak256(head.raw + now.to_bytes(8, "big") + body)
-
-
-def _octets(found: bytes | str) -> bytes:
-    """SQLite gives what is there, also where somebody wrote text by hand."""
-    return found if isinstance(found, bytes) else found.encode()
 
 
 def _parse(body: bytes, position: int) -> MatchmakerEvent:

@@ -22,7 +22,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address, Digest
-from market.store.database import Database, table_of
+from market.store.database import Database, octets, table_of
 from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow
 
 _ROWS_READ_MAX = 10_000
@@ -97,6 +97,22 @@ class SqlBook:
         with self._database.reading() as connection:
             bodies = connection.scalars(wanted.limit(count_max)).all()
         return [from_json(body, LeaseReport) for body in bodies]
+
+    def told(self) -> dict[tuple[str, str], bytes]:
+        """The last report of each ("bid", id) and each ("lease", key), as its bytes."""
+        bids, leases = table_of(BidRow).c, table_of(LeaseRow).c
+        with self._database.reading() as connection:
+            rows = [
+                *(
+                    (("bid", key), body)
+                    for key, body in connection.execute(select(bids.bid, bids.report))
+                ),
+                *(
+                    (("lease", key), body)
+                    for key, body in connection.execute(select(leases.lease, leases.report))
+                ),
+            ]
+        return {subject: octets(body) for subject, body in rows}
 
     # Writing.
 

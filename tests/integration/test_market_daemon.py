@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -147,7 +149,7 @@ async def test_nothing_acknowledged_is_lost_when_the_market_is_killed(
     finally:
         if again.process.poll() is None:
             again.kill()
-    replays = [market_command("replay", "--config", str(config)) for _ in range(2)]
+    replays = [market_command("replay", "--json", "--config", str(config)) for _ in range(2)]
     assert [replay.returncode for replay in replays] == [0, 0]
     assert replays[0].stdout == replays[1].stdout
     *matches, end = map(json.loads, replays[0].stdout.splitlines())
@@ -223,6 +225,37 @@ async def test_a_market_whose_last_blocks_were_replaced_while_it_was_away_takes_
         assert report.lease == trading.lease()
     finally:
         again.kill()
+
+
+async def test_anybody_replays_a_real_run_from_the_database_alone(
+    trading: Trading, market: MarketDaemon, config: Path, tmp_path: Path
+) -> None:
+    order = order_of(trading, 0)
+    async with provider_peer(trading, market) as peer:
+        await peer.announce(peer.advert())
+        market.place(order)
+        await market.report_in(order.bid.payload.id, BidState.OPENED)
+    beside = market_command("replay", "--config", str(config))
+    assert (beside.returncode, b"the same, byte for byte" in beside.stdout) == (0, True), beside
+    assert market.end() == 0
+
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copy(config.parent / "data" / "market.sqlite3", copy)
+    elsewhere = "--database", f"sqlite:///{copy}"
+    lines = market_command("replay", "--json", *elsewhere).stdout.splitlines()
+    match, end = map(json.loads, lines)
+    assert match["bid"] == str(order.bid.payload.id)
+    assert (end["orders"], end["matches"], end["rounds"], end["reports"]) == (2, 1, 1, 2)
+    shown = market_command("replay", *elsewhere)
+    assert (shown.returncode, end["head"].encode() in shown.stdout) == (0, True), shown
+
+    with sqlite3.connect(copy) as raw:
+        raw.execute("UPDATE journal SET event = event || ' ' WHERE position = 3")
+    changed = market_command("replay", *elsewhere)
+    assert (changed.returncode, changed.stdout) == (8, b"")
+    assert changed.stderr.startswith(b"round 1, journal.head: journal entry 3 does not follow")
+    absent = market_command("replay", "--database", f"sqlite:///{tmp_path / 'absent'}")
+    assert (absent.returncode, b"there is no file" in absent.stderr) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cloud_gpu.protocol.codec import from_json
-from cloud_gpu.protocol.effects import ListAsk, ListProduct, ReportBid, ReportLease, UnlistAsk
+from cloud_gpu.protocol.effects import (
+    ListAsk,
+    ListProduct,
+    ReportBid,
+    ReportLease,
+    Transact,
+    UnlistAsk,
+)
 from cloud_gpu.protocol.errors import SettingsInvalid, StorageFailed
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, BidWithdrawn
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
@@ -147,13 +155,79 @@ def test_a_replay_gives_the_same_bytes_every_time(database: Database) -> None:
 
     def lines() -> list[bytes]:
         journal = SqlJournal(database)
-        return list(replay_lines(journal.replay(), journal.head))
+        return list(replay_lines(journal.replay, journal.head, {}))
 
     first = lines()
     assert lines() == first
     end = from_json(first[-1], ReplayedState)
     assert (end.matches, len(first) - 1) == (1, len(pairs(desk.effects)))
     assert end.head == SqlJournal(database).head
+
+
+def replayed(database: Database) -> list[bytes]:
+    journal = SqlJournal(database)
+    return list(replay_lines(journal.replay, journal.head, SqlBook(database).told()))
+
+
+def test_a_replay_says_that_the_reports_are_the_same_also_those_that_are_behind(
+    database: Database,
+) -> None:
+    desk = fill(database)
+    rows = [each for each in desk.effects if not isinstance(each, Transact)]
+    SqlBook(database).write(rows)
+    end = from_json(replayed(database)[-1], ReplayedState)
+    assert (end.orders, end.matches, end.reports) == (2, 1, 1)
+    first = next(each for each in rows if isinstance(each, ReportBid))
+    SqlBook(database).write([first])
+    assert from_json(replayed(database)[-1], ReplayedState) == end
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (
+            "UPDATE bid SET report = replace(report, 'price\":1000000', 'price\":1000001')",
+            "round 1, bid 0x[0-9a-f]{64}, price: the market told 1000001, the journal says 1000000",
+        ),
+        (
+            "UPDATE bid SET report = replace(report, 'matched', 'rejected')",
+            'state: the market told "rejected", the journal says "matched"',
+        ),
+        ("UPDATE bid SET report = 'x'", "report: the market told what is no report"),
+        (
+            "UPDATE bid SET report = report || ' '",
+            "report: the market told other bytes for the same values",
+        ),
+    ],
+    ids=["price", "state", "junk", "bytes"],
+)
+def test_a_report_that_the_journal_does_not_imply_is_found(
+    database: Database, path: Path, tamper: str, said: str
+) -> None:
+    desk = fill(database)
+    SqlBook(database).write([each for each in desk.effects if not isinstance(each, Transact)])
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE bid SET report = CAST(report AS TEXT)")
+        assert raw.execute(tamper).rowcount == 1
+    with pytest.raises(StorageFailed, match=said):
+        replayed(database)
+
+
+def test_a_journal_that_lost_its_end_is_found_by_what_was_told(
+    database: Database, path: Path
+) -> None:
+    desk = fill(database)
+    SqlBook(database).write([each for each in desk.effects if not isinstance(each, Transact)])
+    with sqlite3.connect(path) as raw:
+        raw.execute("DELETE FROM journal WHERE position = (SELECT max(position) FROM journal)")
+    with pytest.raises(StorageFailed, match=r"round 0, bid 0x.*the market told"):
+        replayed(database)
+
+
+def test_a_journal_that_no_market_wrote_is_refused_in_words(database: Database) -> None:
+    SqlJournal(database).append(AskHeard(advert=advert("ada")), NOW)
+    with pytest.raises(StorageFailed, match=r"round 1, journal\.event: no market writes entry 1"):
+        replayed(database)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +250,8 @@ def test_a_tampered_journal_is_found_and_nothing_is_replayed_past_it(
         assert changed.rowcount == 1
     with pytest.raises(StorageFailed, match="does not follow from those before it"):
         list(SqlJournal(database).replay())
+    with pytest.raises(StorageFailed, match=r"round 1, journal\.head: journal entry"):
+        replayed(database)
 
 
 def test_a_second_writer_of_a_journal_is_refused(database: Database) -> None:
@@ -262,6 +338,17 @@ def test_reading_a_database_that_is_not_there_makes_none(tmp_path: Path) -> None
     absent.touch()
     with pytest.raises(SettingsInvalid, match="holds no market's journal"):
         Database.existing(f"sqlite:///{absent}")
+    absent.write_text("not a database, but long enough to be mistaken for one" * 20)
+    with pytest.raises(SettingsInvalid, match=r"file is not a database.*Name the market's"):
+        Database.existing(f"sqlite:///{absent}")
+
+
+def test_a_database_opened_to_be_read_cannot_be_written(database: Database, path: Path) -> None:
+    fill(database)
+    with closing(Database.existing(f"sqlite:///{path}")) as found:
+        journal = SqlJournal(found)
+        with pytest.raises(StorageFailed, match="readonly"):
+            journal.append(RulesSet(rules=RULES), NOW)
 
 
 def test_an_unknown_kind_of_database_is_refused_in_words() -> None:
