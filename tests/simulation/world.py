@@ -347,7 +347,7 @@ class World:
             count=PRODUCT.slice_gpus,
             max_price=Price(1_100_000),
             duration=buyer.duration,
-            start_timeout=30,
+            start_timeout=20,
             verified=self.rng.random() < buyer.verified,
         )
         view = MarketView(
