@@ -127,12 +127,14 @@ async def serve(settings: MarketSettings) -> None:
             metrics=metrics,
         )
         runner.post(RulesSet(rules=rules))
-        await performer.restate(market.restated())
+        before = market.restated()
+        await performer.restate(before)
         nursery = await stack.enter_async_context(trio.open_nursery())
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
         for task in (runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
+        nursery.start_soon(performer.resend, before, market.restated, lambda: runner.waiting)
         url = await nursery.start(serve_http, create_app(front), settings.listen_http)
         ready = {"peer": overlay.peer_id, "addresses": list(overlay.addresses), "http": url}
         print(json.dumps({"ready": True, **ready}), flush=True)  # noqa: T201 its word on stdout

@@ -6,7 +6,7 @@ next start, so nothing waits for the disk here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 import trio
 
@@ -15,6 +15,7 @@ from cloud_gpu.protocol.effects import MarketEffect, Transact
 from market.ports import BookWriter
 
 _AT_ONCE = 500
+_LOOK_S = 0.05
 
 
 async def _no_chain(call: ChainCall) -> None:
@@ -45,11 +46,30 @@ class Performer:
             self._more.set()
         self._performed(effect)
 
-    async def restate(self, effects: list[MarketEffect]) -> None:
-        """At a start: bring the tables and the chain in line with the journal."""
+    async def restate(self, effects: Sequence[MarketEffect]) -> None:
+        """At a start: bring the tables in line with the journal; calls are for `resend`."""
         await trio.to_thread.run_sync(self._writer.clear_asks)
         for effect in effects:
-            await self(effect)
+            if not isinstance(effect, Transact):
+                await self(effect)
+
+    async def resend(
+        self,
+        before: Sequence[MarketEffect],
+        restated: Callable[[], Sequence[MarketEffect]],
+        events_waiting: Callable[[], int],
+    ) -> None:
+        """Once what the chain told at the start is handled: the calls that it did not answer.
+
+        `before` is what was restated at the start. Sent at once, a call that was mined while the
+        market was away would be sent twice.
+        """
+        while events_waiting():  # noqa: ASYNC110  the runner tells nobody when it is done
+            await trio.sleep(_LOOK_S)
+        left = restated()
+        for effect in before:
+            if isinstance(effect, Transact) and effect in left:
+                await self(effect)
 
     async def write(self) -> None:
         """Write rows as they come, for ever. Raises StorageFailed: then the market must stop."""
