@@ -100,7 +100,7 @@ class Seat:
                 binding=state(binding, DEPLOYMENT.domain, self.wallet, nonce=1, expiry=expiry),
                 addresses=(f"/ip4/127.0.0.1/tcp/1/p2p/{self.peer}",),
                 policies={index: self._policy(index) for index in range(self.machines)},
-                interval_s=3,
+                interval_s=6,
                 domain=DEPLOYMENT.domain,
                 key=self.node,
             ),
