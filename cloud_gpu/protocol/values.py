@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 import msgspec
-from eth_utils.address import to_checksum_address
-from eth_utils.crypto import keccak
+from Crypto.Hash import keccak
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +70,12 @@ class Address(FixedBytes):
     LENGTH = 20
 
     def __str__(self) -> str:
-        return str(to_checksum_address(self.raw))
+        digits = self.raw.hex()
+        marks = keccak256(digits.encode()).raw.hex()
+        return "0x" + "".join(
+            digit.upper() if mark >= "8" else digit
+            for digit, mark in zip(digits, marks, strict=False)
+        )
 
     @property
     def is_zero(self) -> bool:
@@ -96,4 +100,4 @@ ZERO_DIGEST = Digest(bytes(32))
 
 def keccak256(raw: bytes) -> Digest:
     """Keccak-256, the chain's hash."""
-    return Digest(bytes(keccak(raw)))
+    return Digest(keccak.new(data=raw, digest_bits=256).digest())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from eth_utils.address import to_checksum_address
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from cloud_gpu.protocol.lease import (
 from cloud_gpu.protocol.messages import JobAsked, Message
 from cloud_gpu.protocol.orders import Ask, Bid, Terms
 from cloud_gpu.protocol.units import BasisPoints, Price
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 
 PROVIDER = Address(b"\x01" * 20)
 LEASE = LeaseKey(provider=PROVIDER, index=2, seq=3)
@@ -231,3 +232,36 @@ def test_json_when_nested_too_deep_then_value_error() -> None:
 def test_limits_when_compared_then_fit_their_words() -> None:
     assert limits.PRICE_MAX < 2**53
     assert limits.LEASE_CAP_MAX < limits.AMOUNT_MAX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0x52908400098527886E0F7030069857D2E4169EE7",
+        "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+        "0xde709f2102306220921060314715629080e2fb77",
+        "0x27b1fdb04752bbc536007a920d24acb045561c26",
+        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+        "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+        "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
+        "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+    ],
+)
+def test_address_is_written_as_in_the_test_vectors_of_eip_55(text: str) -> None:
+    assert str(Address.parse(text)) == text
+
+
+@given(st.binary(min_size=20, max_size=20))
+def test_address_is_written_as_other_tools_write_it(raw: bytes) -> None:
+    assert str(Address(raw)) == to_checksum_address(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "digest"),
+    [
+        (b"", "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"),
+        (b"abc", "4e03657aea45a94fc7d47ba826c8d667c0d1e6e33a64a036ec44f58fa12d6c45"),
+    ],
+)
+def test_keccak256_is_the_chains_and_not_sha3(raw: bytes, digest: str) -> None:
+    assert str(keccak256(raw)) == "0x" + digest
