@@ -33,7 +33,8 @@ from verifier.adapters.performer import Performer, lane_of
 from verifier.adapters.preimages import load_preimages, make_preimages
 from verifier.adapters.reading import read_audit, read_text
 from verifier.adapters.records import Records
-from verifier.adapters.replay import Replays, find_program
+from verifier.adapters.repeater import Repeater, find_program, open_repeater
+from verifier.adapters.replay import Replays
 from verifier.checking import Check, check_record
 from verifier.cli.app import app
 from verifier.cli.outside import Audited, Outside
@@ -84,11 +85,21 @@ async def serve(settings: VerifierSettings) -> None:
         bootstrap=settings.bootstrap,
     )
     outbox = settings.data_folder / "outbox.sqlite3"
+    program = find_program(
+        os.environ,
+        market=settings.market,
+        rpc=settings.rpc,
+        deployment=settings.deployment,
+        keystore=settings.audit_keystore,
+        password_file=settings.audit_password_file,
+        max_price=settings.max_price,
+    )
     async with AsyncExitStack() as stack:
         chain = await stack.enter_async_context(EvmChain(settings.rpc, deployment, key, outbox))
         overlay = await stack.enter_async_context(open_overlay(overlay_settings, key.secret))
+        repeater = await stack.enter_async_context(open_repeater(program, settings.data_folder))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        await _audit(settings, key, deployment, chain, overlay, nursery)
+        await _audit(settings, key, deployment, chain, overlay, repeater, nursery)
 
 
 async def _audit(
@@ -97,6 +108,7 @@ async def _audit(
     deployment: Deployment,
     chain: EvmChain,
     overlay: Overlay,
+    repeater: Repeater,
     nursery: trio.Nursery,
 ) -> None:
     records = Records(settings.data_folder / "records")
@@ -118,15 +130,7 @@ async def _audit(
     performer.replays = Replays(
         folder=settings.data_folder,
         files=Files(store, exchange),
-        program=find_program(
-            os.environ,
-            market=settings.market,
-            rpc=settings.rpc,
-            deployment=settings.deployment,
-            keystore=settings.audit_keystore,
-            password_file=settings.audit_password_file,
-            max_price=settings.max_price,
-        ),
+        repeater=repeater,
         deployment=deployment,
         post=runner.post,
         at_once=settings.replays_at_once,

@@ -25,7 +25,8 @@ from cloud_gpu.protocol.values import Address
 from tests.support.person import Person
 from tests.unit.verifier.builders import DEPLOYMENT, Batch, Work, content_of, file
 from verifier.adapters.files import Files
-from verifier.adapters.replay import Program, Replays, find_program
+from verifier.adapters.repeater import Program, find_program, open_repeater
+from verifier.adapters.replay import Replays
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -84,13 +85,17 @@ class Bench:
 async def bench(place: Place, tmp_path: Path) -> AsyncIterator[Bench]:
     done: list[ReplayDone] = []
     store = ArtifactStore(tmp_path / "artifacts", 2**24)
-    async with open_overlay(OverlaySettings(topics=()), new_secret()) as overlay:
+    async with (
+        open_repeater(place.program, tmp_path) as repeater,
+        open_overlay(OverlaySettings(topics=()), new_secret()) as overlay,
+    ):
         replays = Replays(
             folder=tmp_path,
             files=Files(store, ArtifactExchange(overlay, store, lambda *_: False)),
-            program=place.program,
+            repeater=repeater,
             deployment=DEPLOYMENT,
             post=done.append,
+            at_once=2,
         )
         yield Bench(replays, store, done)
 

@@ -1,19 +1,13 @@
 """Has a segment re-executed: an ordinary lease of the audit account, by the buyer's own program.
 
-`cloud-gpu repeat` runs as a process of its own, since a verifier shares nothing with buyers but
-the protocol. A result that was had once is kept: after a restart nothing is paid for twice.
+A result that was had once is kept: after a restart nothing is paid for twice.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,22 +19,16 @@ from msgspec.structs import replace
 from cloud_gpu.protocol.codec import from_builtins, from_json, to_json
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import Replay
-from cloud_gpu.protocol.errors import OutsideWorldError, SettingsInvalid
+from cloud_gpu.protocol.errors import OutsideWorldError
 from cloud_gpu.protocol.events import ReplayDone
 from cloud_gpu.protocol.job import ResultContent
 from cloud_gpu.protocol.values import Address, Value
 from verifier.adapters.files import Files, Source
+from verifier.adapters.repeater import Repeater, ReplayFailed
 from verifier.comparison import FILE_BYTES_MAX, compare, wanted
 
-_PREFIX: Final = "CLOUD_GPU_"
 _START_BY_S_MAX: Final = 60
-_END_S: Final = 15
-"""How long a process may take to end its lease when it is told to stop."""
 _SAID_MAX: Final = 600
-
-
-class ReplayFailed(OutsideWorldError):
-    """Nobody ran it, or what ran it said nothing that can be read."""
 
 
 class Ran(Value, frozen=True, kw_only=True):
@@ -48,32 +36,6 @@ class Ran(Value, frozen=True, kw_only=True):
 
     auditor: Address
     content: ResultContent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """How `cloud-gpu` is started: words before the command, and an environment with the account."""
-
-    words: tuple[str, ...]
-    environment: Mapping[str, str]
-
-
-def find_program(environment: Mapping[str, str], **settings: str | Path) -> Program:
-    """`cloud-gpu`, with these settings of a buyer's and none that this process was given.
-
-    Raises SettingsInvalid: it is neither beside this interpreter nor on the PATH.
-    """
-    beside = str(Path(sys.executable).parent)
-    path = shutil.which("cloud-gpu", path=os.pathsep.join((beside, environment.get("PATH", ""))))
-    if path is None:
-        raise SettingsInvalid("the program `cloud-gpu` is not installed beside this one")
-    kept = {k: v for k, v in environment.items() if not k.startswith(_PREFIX)}
-    own = {_PREFIX + name.upper(): str(_whole(value)) for name, value in settings.items()}
-    return Program(words=(path,), environment=kept | own)
-
-
-def _whole(value: str | Path) -> str | Path:
-    return value.absolute() if isinstance(value, Path) else value
 
 
 class Replays:
@@ -84,12 +46,13 @@ class Replays:
         *,
         folder: Path,
         files: Files,
-        program: Program,
+        repeater: Repeater,
         deployment: Deployment,
         post: Callable[[ReplayDone], None],
         at_once: int = 1,
     ) -> None:
-        self._kept, self._files, self._program = folder / "replays", files, program
+        folder = folder.absolute()  # the repeater may work elsewhere
+        self._kept, self._files, self._repeater = folder / "replays", files, repeater
         self._work = folder / "work"
         self._deployment, self._post = deployment, post
         self._turns = trio.CapacityLimiter(at_once)
@@ -189,37 +152,17 @@ class Replays:
                 await trio.to_thread.run_sync(shutil.copyfile, path, target)
 
     async def _ask(self, replay: Replay, spec: Path, inputs: Path, results: Path) -> dict[str, Any]:
-        excluded = [word for each in replay.excluded for word in ("--exclude-provider", str(each))]
-        words = [
-            *self._program.words,
-            *("repeat", str(spec), "--json", "--quiet", "--yes"),
-            *("--gpu", replay.gpu_class, "--count", str(replay.gpus)),
-            *("--inputs", str(inputs), "--results", str(results)),
-            *("--duration", f"{replay.within_s}s"),
-            *("--start-by", f"{min(_START_BY_S_MAX, max(10, replay.within_s // 4))}s"),
-            *("--fetch-mib-max", str(FILE_BYTES_MAX // 2**20)),
-            *excluded,
-        ]
-        try:
-            ended = await trio.run_process(
-                words,
-                env=dict(self._program.environment),
-                cwd=spec.parent,
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-                deliver_cancel=_interrupt,
-            )
-        except OSError as error:
-            raise ReplayFailed(f"{words[0]} cannot be started: {error}") from error
-        if ended.returncode:
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()
-            raise ReplayFailed(f"exit code {ended.returncode}: {said[-_SAID_MAX:]}")
-        try:
-            answer: dict[str, Any] = json.loads(ended.stdout)
-        except ValueError as error:
-            raise ReplayFailed(f"its answer is no JSON: {error}") from error
-        return answer
+        return await self._repeater.ask(
+            spec=str(spec),
+            inputs=str(inputs),
+            results=str(results),
+            gpu=replay.gpu_class,
+            count=replay.gpus,
+            duration=f"{replay.within_s}s",
+            start_by=f"{min(_START_BY_S_MAX, max(10, replay.within_s // 4))}s",
+            exclude_providers=[str(each) for each in replay.excluded],
+            fetch_mib_max=FILE_BYTES_MAX // 2**20,
+        )
 
     # The comparison.
 
@@ -252,12 +195,3 @@ def _read(answer: dict[str, Any]) -> Ran:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ReplayFailed(f"its answer says no result: {error}") from error
-
-
-async def _interrupt(process: trio.Process) -> None:
-    """As Ctrl-C: it ends its lease; then without asking."""
-    process.send_signal(signal.SIGINT)
-    with trio.CancelScope(deadline=trio.current_time() + _END_S, shield=True) as waiting:
-        await process.wait()
-    if waiting.cancelled_caught:
-        process.kill()
