@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import structlog
@@ -29,14 +30,22 @@ class Files:
 
     def __init__(self, store: ArtifactStore, exchange: ArtifactExchange) -> None:
         self.store, self._exchange = store, exchange
+        self._bringing: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
+        """By sha256: re-executions side by side often need the same file."""
 
     async def bring(self, file: FileRef, sources: Iterable[Source]) -> None:
         """Have a file here, from the first source that gives it.
 
         Raises the last source's `OutsideWorldError`, or `ArtifactRejected` when there is none.
         """
-        if self.store.has(file.sha256):
-            return
+        turn = self._bringing[file.sha256]
+        async with turn:
+            if not self.store.has(file.sha256):
+                await self._fetch(file, sources)
+        if not turn.statistics().tasks_waiting:
+            self._bringing.pop(file.sha256, None)
+
+    async def _fetch(self, file: FileRef, sources: Iterable[Source]) -> None:
         failure: OutsideWorldError = ArtifactRejected(f"nobody has {file.path[:80]}")
         for source in sources:
             try:
