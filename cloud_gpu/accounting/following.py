@@ -18,6 +18,7 @@ from cloud_gpu.protocol.chain_events import (
     LeaseOpened,
     LeaseSettled,
     LeaseStarted,
+    LeaseStopped,
     MachineAdded,
     MarketRegistered,
     PenaltyPaid,
@@ -85,7 +86,9 @@ class _Ledger:
                 self._change(event.lease, reason=event.reason, closed_at=event.at)
             case HeldReturned():
                 self._returned(event.lease)
-            case _:  # LeaseStopped too: `refund` is told when the lease ends
+            case LeaseStopped():  # the cap's rest is back; `refund` tells it when the lease ends
+                self._change(event.lease, stopped_at=event.at)
+            case _:
                 self._audited(event)
 
     def _audited(self, event: ChainEvent) -> None:

@@ -108,6 +108,8 @@ class LeaseLife:
     opened_at: int
     verified: bool = False
     started_at: int | None = None
+    stopped_at: int | None = None
+    """The buyer froze it by itself, without the provider's word."""
     closed_at: int | None = None
     paid: TokenAmount = ZERO_TOKENS
     """By the buyer for the provider's side, the market's fee included; held first if verified."""

@@ -1,42 +1,47 @@
-"""What a demo found out, and how it is told: JSON for machines, tables for people.
+"""What a demo found out: the numbers for machines, and what is wrong with them.
 
-Numbers come from chain reads and from the session; nothing is computed twice or filled in.
+They come from chain reads, from verifiers' records and from the sessions; nothing is computed
+twice or filled in. `demo_tables` shows the same to people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cloud_gpu.accounting import Books, Change, GasUse, LeaseLife
+from cloud_gpu.accounting import BatchKey, BatchLife, Books, Change, GasUse, LeaseLife
+from cloud_gpu.cli.demo_sweep import Attempt, Standing, Trial
 from cloud_gpu.cli.output import money, rate
-from cloud_gpu.protocol.units import TokenAmount, format_duration, format_tokens
+from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishedJob:
-    """One job that ran in a lease."""
+class Crash:
+    """A daemon that was killed and started again."""
 
-    command: str
-    exit_code: int
-    seconds: float
-    cost: TokenAmount
-    result: Mapping[str, Any]
-    """What it wrote: accuracy and so on."""
+    name: str
+    when: str
+    away_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
     """One demo from start to end."""
 
-    jobs: Sequence[FinishedJob]
+    sweep: Sequence[Trial]
+    attempts: Sequence[Attempt]
+    accepted: Mapping[Trial, Attempt]
+    standings: Mapping[LeaseKey, Standing]
+    truth: Mapping[Trial, bytes]
+    """Every trial's result as it was computed here."""
     lives: Sequence[LeaseLife]
+    buyer: Address
+    drawn: Mapping[BatchKey, tuple[int, ...]]
+    """The audited segments of each batch."""
+    crashes: Sequence[Crash]
     changes: Sequence[Change]
     names: Mapping[Address, str]
     books: Books
@@ -46,19 +51,57 @@ class Story:
     seconds: float
 
     @property
+    def leases(self) -> list[LeaseLife]:
+        """The buyer's."""
+        return [life for life in self.lives if life.buyer == self.buyer]
+
+    @property
+    def batches(self) -> list[BatchLife]:
+        """Of the buyer's leases."""
+        return [batch for life in self.leases for batch in life.batches]
+
+    @property
     def refunded(self) -> list[LeaseLife]:
-        """Leases that never began and whose money came back whole."""
+        """Leases whose provider failed, so that money came back."""
+        return [life for life in self.leases if why_refunded(life)]
+
+    @property
+    def wrong_accepted(self) -> list[Trial]:
+        """Trials whose accepted result is not what was computed here."""
         return [
-            life
-            for life in self.lives
-            if life.reason is not None and not life.reason.started and life.refund == life.cap
+            trial
+            for trial, attempt in self.accepted.items()
+            if attempt.written != self.truth.get(trial)
         ]
+
+    @property
+    def best(self) -> Attempt | None:
+        """The accepted result that the sweep chooses: by validation, as the test set may not."""
+        found = list(self.accepted.values())
+        return max(found, key=lambda a: a.result["validated"], default=None)
+
+    @property
+    def slashed(self) -> list[Address]:
+        """Providers whose bond was slashed."""
+        return list(dict.fromkeys(life.key.provider for life in self.leases if life.fines))
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with it; empty: nothing."""
-        found = [f"{job.command} exited with {job.exit_code}" for job in self.jobs if job.exit_code]
-        found += [f"lease {life.key.short} is open" for life in self.lives if life.reason is None]
+        found = [
+            f"{trial} has no accepted result" for trial in self.sweep if trial not in self.accepted
+        ]
+        found += [
+            f"{trial}: no result to hold it against"
+            for trial in self.sweep
+            if trial not in self.truth
+        ]
+        found += [f"{trial}: a wrong result was accepted" for trial in self.wrong_accepted]
+        for life in self.lives:
+            if life.reason is None:
+                found.append(f"lease {life.key.short} is open")
+            elif life.held:
+                found.append(f"lease {life.key.short} holds {format_tokens(life.held)} back")
         found += [
             f"{self.names[change.account]} gained {format_tokens(change.unexplained)} unexplained"
             for change in self.changes
@@ -68,29 +111,40 @@ class Story:
             found.append(f"LeaseBook holds {self.books.difference} base units more than it owes")
         if sum(change.difference for change in self.changes):
             found.append("tokens appeared or vanished")
-        if not self.jobs:
-            found.append("no job ran")
-        if not self.refunded:
-            found.append("the lease of the provider that died was not refunded")
+        if not self.slashed:
+            found.append("nobody was slashed, though a provider returned wrong results")
+        if not any(life.stopped_at is not None for life in self.leases):
+            found.append("the lease of the provider that died was not stopped")
         return found
 
     def payload(self) -> dict[str, Any]:
         """The demo's JSON."""
+        best = self.best
         return {
-            "jobs_completed": sum(job.exit_code == 0 for job in self.jobs),
-            "leases_opened": len(self.lives),
+            "jobs_completed": len(self.accepted),
+            "jobs_wrong_accepted": len(self.wrong_accepted),
+            "leases_opened": len(self.leases),
             "leases_refunded": len(self.refunded),
+            "audits": sum(len(self.drawn.get(batch.key, ())) for batch in self.batches),
+            "re_executions": len(self.lives) - len(self.leases),
+            "slashed": len(self.slashed),
+            "fines": money(sum(life.fines.value for life in self.leases)),
             "balance_difference": self.books.difference,
-            "accuracy": self.jobs[0].result.get("accuracy") if self.jobs else None,
-            "cost": money(sum(job.cost.value for job in self.jobs)),
+            "accuracy": best.result["accuracy"] if best else None,
+            "cost": money(sum(cost_of(life) for life in self.leases)),
             "stand_ins": list(self.stand_ins),
             "seconds": round(self.seconds, 1),
             "gas": sum(use.gas for use in self.gas),
             "gas_by_step": {
                 use.step: {"transactions": use.transactions, "gas": use.gas} for use in self.gas
             },
-            "jobs": [_job(job) for job in self.jobs],
-            "leases": [self._lease(life) for life in self.lives],
+            "jobs": [self._job(attempt) for attempt in self.attempts],
+            "leases": [self._lease(life) for life in self.leases],
+            "batches": [self._batch(batch) for batch in self.batches],
+            "crashes": [
+                {"daemon": crash.name, "when": crash.when, "away_s": round(crash.away_s, 1)}
+                for crash in self.crashes
+            ],
             "parties": [
                 {
                     "name": self.names[change.account],
@@ -104,6 +158,20 @@ class Story:
             ],
             "book": {"held": money(self.books.held), "owed": money(self.books.liabilities)},
             "problems": self.problems,
+        }
+
+    def _job(self, attempt: Attempt) -> dict[str, Any]:
+        return {
+            "trial": attempt.trial.number,
+            "hidden": attempt.trial.hidden,
+            "step": attempt.trial.step,
+            "lease": str(attempt.lease),
+            "provider": self.names[attempt.lease.provider],
+            "seconds": round(attempt.seconds, 1),
+            "cost": money(attempt.cost),
+            "result": dict(attempt.result),
+            "standing": str(self.standings.get(attempt.lease, Standing.PENDING)),
+            "is_right": attempt.written == self.truth.get(attempt.trial),
         }
 
     def _lease(self, life: LeaseLife) -> dict[str, Any]:
@@ -120,107 +188,47 @@ class Story:
             "paid": money(life.paid),
             "fee": money(life.fee),
             "refund": money(life.refund),
+            "refunded_pay": money(refunded_pay(life)),
             "compensation": money(life.penalty),
+            "audit_share": money(life.audit_share),
             "end": life.reason.text if life.reason is not None else None,
+            "why_refunded": why_refunded(life),
         }
 
-    def tables(self) -> Group:
-        """For people."""
-        from rich.console import Group
-
-        parts: list[RenderableType] = [
-            _jobs_table(self.jobs),
-            self._lease_table(),
-            self._sheet_table(),
-            _gas_table(self.gas),
-            "Stand-ins: " + "; ".join(self.stand_ins) + ".",
-        ]
-        return Group(*(part for pair in parts for part in (pair, "")))
-
-    def _lease_table(self) -> Table:
-        table = _table(
-            "Leases",
-            ("lease", "provider", "GPUs", "a GPU-hour", "locked", "began after"),
-            ("ran", "paid", "of it fee", "refund", "from the bond", "ended by"),
-        )
-        for life in self.lives:
-            began = life.started_at
-            ran = (life.closed_at or 0) - began if began is not None else 0
-            table.add_row(
-                life.key.short,
-                self.names[life.key.provider],
-                f"{life.gpus} x {life.gpu_class}",
-                format_tokens(life.price),
-                format_tokens(life.cap),
-                format_duration(began - life.opened_at) if began is not None else "never",
-                format_duration(ran),
-                format_tokens(life.paid),
-                format_tokens(life.fee),
-                format_tokens(life.refund),
-                format_tokens(life.penalty),
-                life.reason.text if life.reason is not None else "open",
-            )
-        return table
-
-    def _sheet_table(self) -> Table:
-        table = _table("Balance sheet, tokens", ("party", "start", "end", "change", "why"))
-        for change in self.changes:
-            table.add_row(
-                self.names[change.account],
-                format_tokens(change.start),
-                format_tokens(change.end),
-                _signed(change.difference),
-                ", ".join(f"{reason} {_signed(amount)}" for reason, amount in change.why) or "-",
-            )
-        held, owed = format_tokens(self.books.held), format_tokens(self.books.liabilities)
-        table.add_section()
-        table.add_row(
-            "LeaseBook",
-            "",
-            f"holds {held}",
-            _signed(self.books.difference),
-            f"owes {owed}: cash, bonds and locked money of all accounts",
-        )
-        return table
+    def _batch(self, batch: BatchLife) -> dict[str, Any]:
+        return {
+            "lease": str(batch.lease),
+            "batch_no": batch.batch_no,
+            "provider": self.names[batch.lease.provider],
+            "results": batch.n,
+            "audited": list(self.drawn.get(batch.key, ())),
+            "convicted": [s.i for s in batch.accused if s.convicted_at is not None],
+            "state": str(batch.state),
+            "pay": money(batch.value),
+            "to_provider": money(batch.provider),
+            "refunded": money(sum(s.refund.value for s in batch.accused)),
+            "forfeited": money(batch.forfeited),
+            "fines": money(sum(s.fine.value for s in batch.accused)),
+        }
 
 
-def _job(job: FinishedJob) -> dict[str, Any]:
-    return {
-        "command": job.command,
-        "exit_code": job.exit_code,
-        "seconds": round(job.seconds, 1),
-        "cost": money(job.cost),
-        "result": dict(job.result),
-    }
+def refunded_pay(life: LeaseLife) -> int:
+    """What of its pay came back to the buyer, base units."""
+    back = life.convicted.value + life.inconclusive.value + life.returned.value
+    return back + life.penalty.value
 
 
-def _jobs_table(jobs: Sequence[FinishedJob]) -> Table:
-    table = _table("Jobs", ("command", "exit code", "seconds", "cost", "result"))
-    for job in jobs:
-        shown = ", ".join(f"{name} {value}" for name, value in job.result.items())
-        table.add_row(
-            job.command, str(job.exit_code), f"{job.seconds:.1f}", format_tokens(job.cost), shown
-        )
-    return table
+def cost_of(life: LeaseLife) -> int:
+    """What a lease cost its buyer in the end, base units."""
+    return life.paid.value + life.audit_share.value - refunded_pay(life)
 
 
-def _gas_table(uses: Sequence[GasUse]) -> Table:
-    table = _table("Gas of LeaseBook", ("step", "transactions", "gas", "each"))
-    for use in uses:
-        each = f"{use.gas // use.transactions:,}"
-        table.add_row(use.step, str(use.transactions), f"{use.gas:,}", each)
-    return table
-
-
-def _table(title: str, *columns: tuple[str, ...]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in (name for part in columns for name in part):
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _signed(amount: int) -> str:
-    return f"+{format_tokens(amount)}" if amount > 0 else format_tokens(amount)
+def why_refunded(life: LeaseLife) -> str:
+    """Why money came back that a sound lease would have cost; empty: none did."""
+    if life.convicted:
+        return "wrong results"
+    if life.reason is not None and not life.reason.started:
+        return "never began"
+    if life.stopped_at is not None:
+        return "provider went silent"
+    return "audits without a verdict" if refunded_pay(life) else ""

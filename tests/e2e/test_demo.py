@@ -1,56 +1,69 @@
-"""The demo, as a newcomer and a script see it: two at once, even sheets, nothing left behind."""
+"""The demo, as a newcomer and a script see it: the liar convicted, even sheets, nothing left."""
 
-import json
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.test_devnet import of_person
-from tests.support.person import Person
+from tests.support.person import COMMAND, Person
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
+
+MARKET = COMMAND.with_name("cloud-gpu-market")
 
 
-def test_two_demos_at_once_come_out_even_and_leave_nothing(newcomer: Person) -> None:
-    with newcomer.starts("demo", "--json") as one, newcomer.starts("demo", "--json") as two:
-        for run in (one, two):
-            out, err = run.communicate(timeout=240)
-            assert run.returncode == 0, err
-            check_story(out, err)
+def test_a_demo_with_crashes_loses_nothing_and_leaves_nothing(
+    newcomer: Person, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    answer = newcomer.runs("demo", "--json", "--crashes", "--keep", str(kept), within_s=800)
+    assert answer.code == 0, answer.err
+    told = answer.json
+    check_story(told)
+    check_crashes(told)
     assert list(newcomer.temporary.iterdir()) == []
     assert of_person(newcomer) == []
 
+    database = f"sqlite:///{kept / 'market-data' / 'market.sqlite3'}"
+    replay = newcomer.runs_program([str(MARKET), "replay", "--database", database, "--json"])
+    assert replay.code == 0, replay.err
+    again = newcomer.runs("demo", "--keep", str(kept))
+    assert again.code == 3
+    assert "needed an empty folder" in again.err
 
-def check_story(out: str, err: str) -> None:
-    (line,) = out.splitlines()
-    told = json.loads(line)
-    assert told["jobs_completed"] == 1
-    assert told["leases_opened"] == 2
-    assert told["leases_refunded"] == 1
-    assert told["balance_difference"] == 0
+
+def check_story(told: dict[str, Any]) -> None:
     assert told["problems"] == []
+    assert (told["jobs_completed"], told["jobs_wrong_accepted"]) == (12, 0)
+    assert told["balance_difference"] == 0
+    assert (told["slashed"], told["audits"] > 3, told["re_executions"] > 3) == (1, True, True)
     assert told["gas"] == sum(step["gas"] for step in told["gas_by_step"].values()) > 0
-    assert {"openBatch", "begin", "refundUnstarted"} <= set(told["gas_by_step"])
+    assert {"openBatch", "begin", "commitBatch", "convict"} <= set(told["gas_by_step"])
     assert any("simulated" in text for text in told["stand_ins"])
-    assert told["seconds"] < 120
+    assert any("wrong-results" in text for text in told["stand_ins"])
+    assert told["accuracy"] > 0.9
 
-    (job,) = told["jobs"]
-    assert job["result"]["accuracy"] > 0.9
-    assert job["result"]["tested_on"] == 360
-
-    paid, lost = told["leases"]
-    assert (paid["price"]["amount"], paid["gpus"]) == ("0.745", 2)
-    assert 0 < float(paid["paid"]["amount"]) < float(paid["locked"]["amount"])
-    assert paid["started_at"] is not None
-    assert (lost["started_at"], lost["end"]) == (None, "provider no show")
-    assert lost["refund"] == lost["locked"]
-    assert float(lost["compensation"]["amount"]) > 0
+    why = {lease["provider"]: lease["why_refunded"] for lease in told["leases"][:4]}
+    assert why["provider 2"] == "wrong results"
+    assert why["provider 3"] == "provider went silent"
+    lies = [job for job in told["jobs"] if job["provider"] == "provider 2"]
+    assert lies
+    assert {(job["standing"], job["is_right"]) for job in lies} == {("convicted", False)}
 
     parties = {party["name"]: party for party in told["parties"]}
-    assert set(parties) == {"buyer", "market", "provider 0", "provider 1"}
+    assert {"buyer", "market", "verifier 0", "verifier 1", "nobody (burnt)"} <= set(parties)
     assert round(sum(float(p["change"]["amount"]) for p in parties.values()), 6) == 0
-    assert float(parties["provider 1"]["change"]["amount"]) > 0
-    assert "renting" in err
+    assert float(parties["provider 0"]["change"]["amount"]) > 0
+    assert float(parties["provider 2"]["change"]["amount"]) < 0
+    assert float(parties["nobody (burnt)"]["change"]["amount"]) >= float(told["fines"]["amount"])
+
+
+def check_crashes(told: dict[str, Any]) -> None:
+    died = {crash["daemon"]: crash["when"] for crash in told["crashes"]}
+    assert died.pop("node-3") == "while working"
+    assert set(died) == {"market", "node-0", "verifier-1"}
 
 
 def test_ctrl_c_in_the_middle_leaves_nothing(newcomer: Person) -> None:
