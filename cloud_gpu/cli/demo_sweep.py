@@ -142,7 +142,7 @@ class Board:
         return provider in returned and provider in self._running.values()
 
 
-class Rental(threading.Thread):
+class LeaseWorker(threading.Thread):
     """One verified lease that works on a board's trials until there are none, or it fails."""
 
     def __init__(
@@ -240,14 +240,14 @@ def standing(life: LeaseLife, results: int) -> Standing:
 
 
 class Sweep:
-    """All rentals of the sweep, and what became of each trial."""
+    """All leases of the sweep, and what became of each trial."""
 
     def __init__(
         self, run: Invocation, settings: Settings, grid: Sequence[Trial], files: Sequence[Path]
     ) -> None:
         self._run, self._settings, self.grid, self._files = run, settings, grid, files
         self._boards: list[Board] = []
-        self.rentals: list[Rental] = []
+        self.workers: list[LeaseWorker] = []
         self.standings: dict[LeaseKey, Standing] = {}
 
     def rent(self, grid: Sequence[Trial], wishes: Mapping[str, Mapping[str, Any]]) -> Board:
@@ -255,9 +255,9 @@ class Sweep:
         board = Board(grid)
         self._boards.append(board)
         for name, words in wishes.items():
-            rental = Rental(self._run, self._settings, board, self._files, name, **words)
-            self.rentals.append(rental)
-            rental.start()
+            worker = LeaseWorker(self._run, self._settings, board, self._files, name, **words)
+            self.workers.append(worker)
+            worker.start()
         return board
 
     @property
@@ -284,7 +284,7 @@ class Sweep:
         for lease in {attempt.lease for attempt in attempts} & set(lives):
             results = sum(attempt.lease == lease for attempt in attempts)
             self.standings[lease] = standing(lives[lease], results)
-        if any(rental.is_alive() and not rental.is_closing for rental in self.rentals):
+        if any(worker.is_alive() and not worker.is_closing for worker in self.workers):
             return []
         bad = (Standing.CONVICTED, Standing.UNVERIFIED)
         hopeful = {a.trial for a in attempts if self.standings.get(a.lease) not in bad}

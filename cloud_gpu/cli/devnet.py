@@ -19,7 +19,9 @@ CONTEXT = "devnet"
 
 def up(
     run: Invocation,
-    nodes: Annotated[int, typer.Option(min=1, max=64, help="Pretend providers.")] = 2,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=64, help="Pretend providers; from 3 on, two verifiers, too.")
+    ] = 2,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay here; Ctrl-C ends it.")
     ] = False,
