@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
-import structlog
 
 from cloud_gpu.adapters.this_machine import context_file, contexts_folder
 from cloud_gpu.protocol.errors import SettingsInvalid
@@ -32,6 +31,8 @@ def keep_logs_apart(level: str) -> None:
 
     A program that has set up structlog, or libp2p's logger, keeps what it chose.
     """
+    import structlog  # 0.2 s that a command without logs spares
+
     if not structlog.is_configured():
         number: int = getattr(logging, level.upper())
         structlog.configure(

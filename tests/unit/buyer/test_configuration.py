@@ -83,3 +83,15 @@ def test_a_program_that_set_up_its_logs_keeps_them() -> None:
     out, err = shown(before=before)
     assert "inner" in out
     assert "TCP" in err
+
+
+def test_a_command_line_that_only_answers_for_itself_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, cloud_gpu.main, cloud_gpu.cli.app\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"eth_abi", "eth_utils", "httpx", "libp2p", "numpy", "pydantic", "rich", "structlog"}
+    assert not heavy & set(loaded)
