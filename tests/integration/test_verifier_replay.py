@@ -12,15 +12,18 @@ import pytest
 import trio
 from msgspec.structs import replace
 
+from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
-from cloud_gpu.protocol.adapters.keystore import new_secret
+from cloud_gpu.protocol.adapters.keystore import load_key, new_secret
 from cloud_gpu.protocol.audit import VerdictResult
+from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import Replay
 from cloud_gpu.protocol.events import ReplayDone
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.values import Address
 from tests.support.person import Person
 from tests.unit.verifier.builders import DEPLOYMENT, Batch, Work, content_of, file
@@ -162,3 +165,44 @@ async def test_it_ends_in_the_time_that_it_has(place: Place, bench: Bench) -> No
         done = await bench.run(replay_of(place, within_s=2))
     assert done.content is None
     assert "longer than 2 s" in done.detail
+
+
+async def test_a_cancelled_one_ends_its_lease_while_others_go_on(
+    place: Place, tmp_path: Path
+) -> None:
+    def request(name: str, program: str) -> dict[str, Any]:
+        command = ("python3", "-c", program)
+        body = replace(replay_of(place).evidence.spec.body, command=command, inputs=())
+        (tmp_path / name).write_bytes(to_json(body))
+        folder = str(tmp_path)
+        files = {"spec": str(tmp_path / name), "inputs": folder, "results": folder}
+        return {**files, "gpu": place.gpu_class, "duration": "60s", "start_by": "20s"}
+
+    settings = {k: place.program.environment[f"CLOUD_GPU_{k}"] for k in ("MARKET", "KEYSTORE")}
+    password = Path(place.program.environment["CLOUD_GPU_PASSWORD_FILE"])
+    account = load_key(Path(settings["KEYSTORE"]), password).address
+
+    async with (
+        open_repeater(place.program, tmp_path) as repeater,
+        HttpMarket(settings["MARKET"]) as market,
+    ):
+
+        async def wait_for_active(count: int, within_s: float) -> None:
+            """The market follows the chain a little later."""
+            with trio.fail_after(within_s):
+                while sum(is_active(each) for each in await market.leases(account)) != count:
+                    await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            long = request("long", "import time; time.sleep(50)")
+            nursery.start_soon(lambda: repeater.ask(**long))
+            await wait_for_active(1, within_s=40)
+            short = await repeater.ask(**request("short", "print(1)"))
+            assert short["exit_code"] == 0
+            await wait_for_active(1, within_s=5)
+            nursery.cancel_scope.cancel()
+        await wait_for_active(0, within_s=5)
+
+
+def is_active(lease: LeaseReport) -> bool:
+    return lease.state is LeaseState.ACTIVE

@@ -28,8 +28,8 @@ _PREFIX: Final = "CLOUD_GPU_"
 _IDLE_S: Final = 60
 _END_S: Final = 15
 """How long the process may take to end a lease when it is told to."""
-_GO_S: Final = 3
-"""How long it may take to go when nothing is asked of it any more; libp2p takes a second."""
+_GO_S: Final = 5
+"""How long it may take to go when nothing is asked of it any more; libp2p takes two."""
 _SAID_MAX: Final = 500
 _UNAVAILABLE: Final = 8
 """Exit code: the chain or the market gave no answer."""
@@ -108,7 +108,7 @@ class Repeater:
         async with self._starting:
             if self._running is not None and self._running.is_ending:
                 # Two processes must not share the account's sequence of transactions.
-                await self._running.gone.wait()
+                await self._running.end(_END_S)
                 self._running = None
             if self._running is None:
                 with trio.CancelScope(shield=True):  # or nobody would own what was started
