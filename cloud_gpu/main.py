@@ -74,12 +74,27 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
                 purse=Purse(account=key.address, signer=key, domain=deployment.domain),
                 market=market,
                 chain=feed,
-                start_lines=start_lines,
+                start_lines=_once(start_lines),
                 clock=clock,
                 deployment=deployment,
                 draw=lambda: secrets.randbits(32),
             )
             nursery.cancel_scope.cancel()
+
+
+def _once(start: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    """What `start` gives, started once: leases that are opened side by side share one host."""
+    import trio
+
+    starting, started = trio.Lock(), list[T]()
+
+    async def get() -> T:
+        async with starting:
+            if not started:
+                started.append(await start())
+        return started[0]
+
+    return get
 
 
 def _load(flags: Mapping[str, str | None]) -> Settings:
