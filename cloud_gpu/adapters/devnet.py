@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ _LISTED_WITHIN_S: Final = 45.0
 _GRACE_S: Final = 8.0
 _LISTENING = re.compile(r"Listening on ([\d.]+):(\d+)")
 _BLOCKS_KEPT: Final = 256
+_CHAIN: Final = "chain"
 
 Say = Callable[[str], None]
 
@@ -53,9 +55,7 @@ class Plan:
 class Devnet:
     """A devnet that runs."""
 
-    def __init__(
-        self, plan: Plan, rpc_url: str, prepared: Prepared, stack: ExitStack, say: Say
-    ) -> None:
+    def __init__(self, plan: Plan, rpc_url: str, prepared: Prepared, say: Say) -> None:
         self.plan, self.rpc_url, self.prepared = plan, rpc_url, prepared
         self.files = DaemonFiles(plan.folder, rpc_url, prepared)
         self.market_url = ""
@@ -63,7 +63,7 @@ class Devnet:
         """Those that run or ran last, by name: "chain", "market", "node-0", "verifier-1" …"""
         self.stand_ins: dict[str, None] = dict.fromkeys(profile.STAND_INS)
         """What is not real here, in the words of those who pretend; ordered."""
-        self._stack, self._say = stack, say
+        self._say = say
 
     @property
     def folder(self) -> Path:
@@ -74,8 +74,6 @@ class Devnet:
         """Start a daemon by its file, for the first time or again; it is ended with the devnet."""
         with undivided():
             child = Child(name, self.files.command(name), self.folder, _environ())
-            if name not in self.children:
-                self._stack.callback(self._end, name)
             self.children[name] = child
         return child
 
@@ -87,16 +85,25 @@ class Devnet:
         self.stand_ins |= dict.fromkeys(map(str, said if isinstance(said, list) else []))
         return ready
 
-    def _end(self, name: str) -> None:
-        child = self.children[name]
-        if name.startswith("node-") and child.exit_code is not None:
-            # Its jobs outlived it: only a node knows them, so it comes back to end them.
+    def end(self) -> None:
+        """End all daemons, side by side. The chain outlives them."""
+        died = [
+            name
+            for name, child in self.children.items()
+            if name.startswith("node-") and child.exit_code is not None
+        ]
+        # Jobs of a node that died run on, and only a node knows them: it comes back to end them.
+        for name in died:
+            self.start(name)
+        for name in died:
             try:
-                child = self.start(name)
-                child.ready_line(_DAEMON_WITHIN_S)
+                self.children[name].ready_line(_DAEMON_WITHIN_S)
             except ChildFailed as failed:
                 self._say(f"jobs of {name} may be left: {failed}")
-        child.end(_GRACE_S)
+        daemons = [child for name, child in self.children.items() if name != _CHAIN]
+        with ThreadPoolExecutor(max(1, len(daemons))) as pool:
+            for ended in [pool.submit(child.end, _GRACE_S) for child in daemons]:
+                ended.result()
 
     def reader(self, rpc: Rpc) -> ChainReader:
         """A reader of its chain."""
@@ -127,7 +134,7 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
     with ExitStack() as stack:
         say("starting the chain")
         with undivided():
-            anvil = Child("chain", _anvil_command(), plan.folder, _environ())
+            anvil = Child(_CHAIN, _anvil_command(), plan.folder, _environ())
             stack.callback(anvil.end, _GRACE_S)
         rpc_url = anvil.wait_for(_listening, _ANVIL_WITHIN_S)
         rpc = stack.enter_context(Rpc(rpc_url))
@@ -136,8 +143,9 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
         prepared = prepare(rpc, rpc_url, plan.folder, plan.nodes, plan.entropy)
         # Blocks came with their transactions so far; from here on, one a second.
         rpc.call("evm_setIntervalMining", profile.BLOCK_S)
-        devnet = Devnet(plan, rpc_url, prepared, stack, say)
-        devnet.children["chain"] = anvil
+        devnet = Devnet(plan, rpc_url, prepared, say)
+        devnet.children[_CHAIN] = anvil
+        stack.callback(devnet.end)
         say("starting the market")
         devnet.files.write_market()
         devnet.start("market")
@@ -197,7 +205,7 @@ def _wait_for_asks(devnet: Devnet) -> None:
             if listed >= wanted:
                 return
             time.sleep(0.1)
-    daemons = [child for name, child in devnet.children.items() if name != "chain"]
+    daemons = [child for name, child in devnet.children.items() if name != _CHAIN]
     tails = "\n".join(f"-- {child.name}\n{child.tail()}" for child in daemons)
     raise ChildFailed(
         f"the market lists {max(listed, 0)} of {wanted} asks after {_LISTED_WITHIN_S:g} s\n{tails}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cloud_gpu.settings import Settings
 
 _GPU: Final = ("RTX4090", 1)
-_EPOCHS: Final = 150
+_EPOCHS: Final = 100
 _JOB_S: Final = 30
 """A trial's own limit: an audit of it may take three times as long."""
 _ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
