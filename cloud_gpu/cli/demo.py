@@ -27,6 +27,7 @@ from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.lease import LeaseKey
+from cloud_gpu.protocol.values import Address
 
 if TYPE_CHECKING:
     from cloud_gpu.cli.outside import FreshDevnet
@@ -162,23 +163,24 @@ class Demonstration:
             self._say(f"{names[dying]} dies while working: its daemon is killed")
             if self._with_crashes:
                 self._crash("market", "while jobs run")
-                self._crash("node-0", "while jobs run")
+                self._crash("node-0", "while jobs run", providers[0])
             board.wait_for_end_of(dying, _SWEEP_S)
             self._say(f"{names[dying]} is started again, too late for its lease")
             self._devnet.start_again(f"node-{_DYING}")
-            self._note(f"node-{_DYING}", "while working", died_at)
+            self._note(f"node-{_DYING}", "while working", died_at, dying)
         if not board.wait_for_all(_SWEEP_S):
             self._say(f"the sweep did not end in {_SWEEP_S:g} s")
 
-    def _crash(self, name: str, when: str) -> None:
+    def _crash(self, name: str, when: str, provider: Address | None = None) -> None:
         self._say(f"{name} is killed, and started again")
         died_at = time.monotonic()
         self._devnet.kill(name)
         self._devnet.start_again(name)
-        self._note(name, when, died_at)
+        self._note(name, when, died_at, provider)
 
-    def _note(self, name: str, when: str, died_at: float) -> None:
-        self._crashes.append(Crash(name=name, when=when, away_s=time.monotonic() - died_at))
+    def _note(self, name: str, when: str, died_at: float, provider: Address | None) -> None:
+        away_s = time.monotonic() - died_at
+        self._crashes.append(Crash(name=name, when=when, away_s=away_s, provider=provider))
 
     def _audits(self) -> None:
         """Follow the audits; what is not sound is computed again, by others."""

@@ -25,6 +25,8 @@ class Crash:
     name: str
     when: str
     away_s: float
+    provider: Address | None = None
+    """Whose daemon it was, if a provider's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,13 @@ class Story:
         """Providers whose bond was slashed."""
         return list(dict.fromkeys(life.key.provider for life in self.leases if life.fines))
 
+    def lost_by(self, crash: Crash) -> str:
+        """What a crash cost; empty: nothing."""
+        stopped = [life for life in self.leases if life.stopped_at is not None]
+        if any(life.key.provider == crash.provider for life in stopped):
+            return "its lease; what ran there was run by others"
+        return ""
+
     @property
     def problems(self) -> list[str]:
         """What is wrong with it; empty: nothing."""
@@ -142,7 +151,12 @@ class Story:
             "leases": [self._lease(life) for life in self.leases],
             "batches": [self._batch(batch) for batch in self.batches],
             "crashes": [
-                {"daemon": crash.name, "when": crash.when, "away_s": round(crash.away_s, 1)}
+                {
+                    "daemon": crash.name,
+                    "when": crash.when,
+                    "away_s": round(crash.away_s, 1),
+                    "lost": self.lost_by(crash),
+                }
                 for crash in self.crashes
             ],
             "parties": [

@@ -103,7 +103,7 @@ def _found(batch: BatchLife) -> str:
 def _crashes(story: Story) -> Table:
     table = _table("Crashes", ("daemon", "killed", "away, seconds", "lost"))
     for crash in story.crashes:
-        lost = "its lease's last job, run by others" if crash.when == "while working" else "nothing"
+        lost = story.lost_by(crash) or "nothing"
         table.add_row(crash.name, crash.when, f"{crash.away_s:.1f}", lost)
     return table
 

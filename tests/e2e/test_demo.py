@@ -64,6 +64,9 @@ def check_crashes(told: dict[str, Any]) -> None:
     died = {crash["daemon"]: crash["when"] for crash in told["crashes"]}
     assert died.pop("node-3") == "while working"
     assert set(died) == {"market", "node-0", "verifier-1"}
+    lost = {crash["daemon"]: crash["lost"] for crash in told["crashes"]}
+    assert lost["node-3"]
+    assert (lost["market"], lost["verifier-1"]) == ("", "")
 
 
 def test_ctrl_c_in_the_middle_leaves_nothing(newcomer: Person) -> None:

@@ -115,7 +115,10 @@ def story() -> Story:
         lives=lives,
         buyer=BUYER,
         drawn={each.key: (0,) for each in (batch(HONEST, None), batch(LIAR, None))},
-        crashes=[Crash(name="market", when="while jobs run", away_s=4.2)],
+        crashes=[
+            Crash(name="market", when="while jobs run", away_s=4.2),
+            Crash(name="node-3", when="while working", away_s=9.9, provider=SILENT),
+        ],
         changes=explain(books(), after, lives, {}),
         names={
             HONEST: "provider 0",
@@ -145,6 +148,10 @@ def test_a_sound_demo_has_no_problem_and_all_its_numbers() -> None:
         "",
         "wrong results",
         "provider went silent",
+    ]
+    assert [crash["lost"] for crash in told["crashes"]] == [
+        "",
+        "its lease; what ran there was run by others",
     ]
     assert [job["is_right"] for job in told["jobs"]] == [True, False, True]
 
