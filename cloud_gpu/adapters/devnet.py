@@ -46,6 +46,8 @@ class Plan:
     folder: Path
     """Empty or absent; belongs to the devnet."""
     nodes: int = 2
+    runtime: str = "auto"
+    """Of the nodes, as in their settings: "auto", "docker", "runc", "runsc" or "process"."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """What which node does wrong on purpose; see the node's `Fault`."""
     entropy: Callable[[int], bytes] = os.urandom
@@ -162,7 +164,8 @@ def _start_others(devnet: Devnet, market: Mapping[str, Any], say: Say) -> None:
     also = f" and {len(verifiers)} verifiers" if verifiers else ""
     say(f"starting {len(nodes)} nodes{also}")
     for number, node in enumerate(nodes):
-        devnet.files.write_node(node, market["addresses"], devnet.plan.faults.get(number, ""))
+        fault = devnet.plan.faults.get(number, "")
+        devnet.files.write_node(node, market["addresses"], devnet.plan.runtime, fault)
     for verifier in verifiers:
         devnet.files.write_verifier(verifier, market)
     names = [node.name for node in nodes] + [verifier.name for verifier in verifiers]

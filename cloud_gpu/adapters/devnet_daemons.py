@@ -53,7 +53,9 @@ class DaemonFiles:
             },
         )
 
-    def write_node(self, node: PreparedNode, bootstrap: Sequence[str], fault: str) -> None:
+    def write_node(
+        self, node: PreparedNode, bootstrap: Sequence[str], runtime: str, fault: str
+    ) -> None:
         """A node's; `fault` is what it does wrong on purpose, or empty."""
         self._write(
             node.name,
@@ -65,7 +67,7 @@ class DaemonFiles:
                 "bootstrap": list(bootstrap),
                 "matcher": str(self._prepared.market.key.address),
                 "max_fee_bps": profile.MAX_FEE.value,
-                "runtime": "auto",
+                "runtime": runtime,
                 "end_jobs_on_stop": True,
                 "ask_interval_s": profile.ASK_INTERVAL_S,
                 "ask_life_s": profile.ASK_LIFE_S,

@@ -1,7 +1,7 @@
 """Keeps one devnet running: here until a signal, or in a process of its own in the background.
 
-`python -m cloud_gpu.adapters.devnet_keeper FOLDER NODES` is that process. Its log lies beside the
-folder; the lock and the state file tell everybody else how to find it.
+`python -m cloud_gpu.adapters.devnet_keeper FOLDER NODES RUNTIME` is that process. Its log lies
+beside the folder; the lock and the state file tell everybody else how to find it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ _ROOM_MIB: Final = 64
 """A devnet's databases, logs and artefacts need that at least."""
 
 
-def keep(folder: Path, nodes: int, say: Say, ready: Callable[[DevnetState], None]) -> None:
+def keep(
+    folder: Path, nodes: int, runtime: str, say: Say, ready: Callable[[DevnetState], None]
+) -> None:
     """Run a devnet in `folder` until an ending signal. Raises DevnetRunning, ChildFailed."""
     with held(folder):
         for name in clear(folder):
             say(f"ended {name}, which an earlier devnet had left")
-        plan = Plan(folder=folder, nodes=nodes)
+        plan = Plan(folder=folder, nodes=nodes, runtime=runtime)
         try:
             with ended_by_signals(), suppress(KeyboardInterrupt), launched(plan, say) as devnet:
                 state = devnet.state()
@@ -65,7 +67,9 @@ def _watch(devnet: Devnet, say: Say) -> NoReturn:
     raise ChildFailed("the devnet's chain is gone, so the devnet ends")
 
 
-def up(folder: Path, nodes: int, say: Say, within_s: float) -> tuple[DevnetState, bool]:
+def up(
+    folder: Path, nodes: int, runtime: str, say: Say, within_s: float
+) -> tuple[DevnetState, bool]:
     """Start one in the background unless it runs; True: it was started now.
 
     Raises ChildFailed when it fails or is not up in time; then nothing of it is left.
@@ -76,7 +80,7 @@ def up(folder: Path, nodes: int, say: Say, within_s: float) -> tuple[DevnetState
     if started:
         with log.open("wb") as out:
             process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                [sys.executable, "-m", __spec__.name, str(folder), str(nodes)],
+                [sys.executable, "-m", __spec__.name, str(folder), str(nodes), runtime],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -150,14 +154,14 @@ def down(folder: Path, say: Say) -> bool:
 
 def main() -> int:
     """The background process."""
-    folder, nodes = Path(sys.argv[1]), int(sys.argv[2])
+    folder, nodes, runtime = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     try:
-        keep(folder, nodes, say, lambda _: None)
+        keep(folder, nodes, runtime, say, lambda _: None)
     except DevnetRunning:
         return 0  # somebody was faster; whoever waits finds theirs
     except CloudGpuError as error:

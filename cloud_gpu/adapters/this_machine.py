@@ -39,17 +39,19 @@ class KeptDevnet:
 
         return devnet_keeper.status(self._folder)
 
-    def up(self, nodes: int, say: Say, within_s: float) -> tuple[DevnetState, bool]:
+    def up(self, nodes: int, runtime: str, say: Say, within_s: float) -> tuple[DevnetState, bool]:
         """See `devnet_keeper.up`."""
         from cloud_gpu.adapters import devnet_keeper
 
-        return devnet_keeper.up(self._folder, nodes, say, within_s)
+        return devnet_keeper.up(self._folder, nodes, runtime, say, within_s)
 
-    def keep(self, nodes: int, say: Say, ready: Callable[[DevnetState], None]) -> None:
+    def keep(
+        self, nodes: int, runtime: str, say: Say, ready: Callable[[DevnetState], None]
+    ) -> None:
         """See `devnet_keeper.keep`."""
         from cloud_gpu.adapters import devnet_keeper
 
-        devnet_keeper.keep(self._folder, nodes, say, ready)
+        devnet_keeper.keep(self._folder, nodes, runtime, say, ready)
 
     def down(self, say: Say) -> bool:
         """See `devnet_keeper.down`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,13 +66,15 @@ def demo(
     data = _data_file()
     faults = {_LIAR: "wrong-results"}
     with (
-        tempfile.TemporaryDirectory(prefix="cloud-gpu-demo-") as scratch,
+        # After Ctrl-C a worker may still write there; what it wrote goes with the folder.
+        tempfile.TemporaryDirectory(
+            prefix="cloud-gpu-demo-", ignore_cleanup_errors=True
+        ) as scratch,
         run.outside.fresh_devnet(
             nodes=_PROVIDERS, faults=faults, keep=keep, say=run.say.progress
         ) as devnet,
     ):
-        files = [_training(Path(scratch, "train.py")), data]
-        story = Demonstration(run, devnet, seed, files, crashes=crashes).play(began)
+        story = Demonstration(run, devnet, seed, data, Path(scratch), crashes=crashes).play(began)
     run.say.result("demo", story.payload(), lambda: tables_of(story))
     for problem in story.problems:
         run.say.progress(f"problem: {problem}")
@@ -125,13 +127,15 @@ class Demonstration:
         run: Invocation,
         devnet: FreshDevnet,
         seed: int,
-        files: Sequence[Path],
+        data: Path,
+        scratch: Path,
         *,
         crashes: bool,
     ) -> None:
         self._say, self._devnet, self._with_crashes = run.say.progress, devnet, crashes
-        self._sweep = Sweep(run, _settings_of(run, devnet), trials(seed), files)
-        self._yardstick = Yardstick(self._sweep.grid, files)
+        files = [_training(scratch / "train.py"), data]
+        self._sweep = Sweep(run, _settings_of(run, devnet), trials(seed), files, scratch)
+        self._yardstick = Yardstick(self._sweep.grid, files, scratch)
         self._told: dict[LeaseKey, str] = {}
         self._crashes: list[Crash] = []
 

@@ -151,12 +151,13 @@ class LeaseWorker(threading.Thread):
         settings: Settings,
         board: Board,
         files: Sequence[Path],
+        scratch: Path,
         name: str,
         **words: Any,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._run, self._settings, self._board = run, settings, board
-        self._files, self._words = files, words
+        self._files, self._scratch, self._words = files, scratch, words
         self.lease: LeaseKey | None = None
         self.failure = ""
         """Why it ended before the work did."""
@@ -168,15 +169,12 @@ class LeaseWorker(threading.Thread):
         gpu_type, count = _GPU
         words = {"gpu_type": gpu_type, "count": count, "timeout": "10m", "verified": True}
         try:
-            with (
-                tempfile.TemporaryDirectory(prefix="cloud-gpu-demo-") as folder,
-                self._run.outside.session(
-                    self._settings, self._say, env=_ENVIRONMENT, **words, **self._words
-                ) as session,
-            ):
+            with self._run.outside.session(
+                self._settings, self._say, env=_ENVIRONMENT, **words, **self._words
+            ) as session:
                 self.lease = session.lease.funded.lease
                 try:
-                    self._work(session, Path(folder))
+                    self._work(session, Path(tempfile.mkdtemp(dir=self._scratch)))
                 finally:
                     self.is_closing = True
         except CloudGpuError as error:
@@ -243,9 +241,16 @@ class Sweep:
     """All leases of the sweep, and what became of each trial."""
 
     def __init__(
-        self, run: Invocation, settings: Settings, grid: Sequence[Trial], files: Sequence[Path]
+        self,
+        run: Invocation,
+        settings: Settings,
+        grid: Sequence[Trial],
+        files: Sequence[Path],
+        scratch: Path,
     ) -> None:
-        self._run, self._settings, self.grid, self._files = run, settings, grid, files
+        """`files`: the training script and its data; `scratch`: a folder that others remove."""
+        self._run, self._settings, self.grid = run, settings, grid
+        self._files, self._scratch = files, scratch
         self._boards: list[Board] = []
         self.workers: list[LeaseWorker] = []
         self.standings: dict[LeaseKey, Standing] = {}
@@ -255,7 +260,9 @@ class Sweep:
         board = Board(grid)
         self._boards.append(board)
         for name, words in wishes.items():
-            worker = LeaseWorker(self._run, self._settings, board, self._files, name, **words)
+            worker = LeaseWorker(
+                self._run, self._settings, board, self._files, self._scratch, name, **words
+            )
             self.workers.append(worker)
             worker.start()
         return board
@@ -294,9 +301,9 @@ class Sweep:
 class Yardstick(threading.Thread):
     """Computes every trial here, too: what the accepted results are held against."""
 
-    def __init__(self, grid: Sequence[Trial], files: Sequence[Path]) -> None:
+    def __init__(self, grid: Sequence[Trial], files: Sequence[Path], scratch: Path) -> None:
         super().__init__(name="yardstick", daemon=True)
-        self._grid, self._files = grid, files
+        self._grid, self._files, self._scratch = grid, files, scratch
         self.results: dict[Trial, bytes] = {}
 
     def run(self) -> None:
@@ -306,14 +313,14 @@ class Yardstick(threading.Thread):
 
         script, data = self._files
         for trial in self._grid:
-            with tempfile.TemporaryDirectory(prefix="cloud-gpu-demo-") as folder:
-                ended = subprocess.run(
-                    [sys.executable, str(script), *trial.command(str(data))],
-                    cwd=folder,
-                    env={**os.environ, **_ENVIRONMENT},
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    check=False,
-                )
-                if ended.returncode == 0:
-                    self.results[trial] = Path(folder, _RESULT).read_bytes()
+            folder = tempfile.mkdtemp(dir=self._scratch)
+            ended = subprocess.run(
+                [sys.executable, str(script), *trial.command(str(data))],
+                cwd=folder,
+                env={**os.environ, **_ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+            )
+            if ended.returncode == 0:
+                self.results[trial] = Path(folder, _RESULT).read_bytes()

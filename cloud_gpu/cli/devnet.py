@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +19,23 @@ if TYPE_CHECKING:
 CONTEXT = "devnet"
 
 
+class Runtime(StrEnum):
+    """What a devnet's nodes run jobs in."""
+
+    AUTO = "auto"
+    RUNC = "runc"
+    RUNSC = "runsc"
+    PROCESS = "process"
+
+
 def up(
     run: Invocation,
     nodes: Annotated[
         int, typer.Option(min=1, max=64, help="Pretend providers; from 3 on, two verifiers, too.")
     ] = 2,
+    runtime: Annotated[
+        Runtime, typer.Option(help="What jobs run in; auto: Docker where an engine answers.")
+    ] = Runtime.AUTO,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay here; Ctrl-C ends it.")
     ] = False,
@@ -31,11 +45,12 @@ def up(
     run.outside.require_contexts()  # a devnet that nobody finds is no use
     if foreground:
         try:
-            desk.keep(nodes, run.say.progress, lambda view: _ready(run, view, started=True))
+            ready = partial(_ready, run, started=True)
+            desk.keep(nodes, runtime, run.say.progress, ready)
         finally:
             run.outside.forget_context(CONTEXT)
         return 0
-    view, started = desk.up(nodes, run.say.progress, run.wait_s)
+    view, started = desk.up(nodes, runtime, run.say.progress, run.wait_s)
     if view.ended:
         raise OutsideWorldError(_unwell(view))
     try:

@@ -63,10 +63,14 @@ class DevnetDesk(Protocol):
     def status(self) -> DevnetView | None:
         """None: it does not run."""
 
-    def up(self, nodes: int, say: Progress, within_s: float) -> tuple[DevnetView, bool]:
+    def up(
+        self, nodes: int, runtime: str, say: Progress, within_s: float
+    ) -> tuple[DevnetView, bool]:
         """Start it in the background unless it runs; True: it was started now."""
 
-    def keep(self, nodes: int, say: Progress, ready: Callable[[DevnetView], None]) -> None:
+    def keep(
+        self, nodes: int, runtime: str, say: Progress, ready: Callable[[DevnetView], None]
+    ) -> None:
         """Run it here until interrupted."""
 
     def down(self, say: Progress) -> bool:

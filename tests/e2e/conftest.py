@@ -1,4 +1,4 @@
-"""One devnet for all scenarios, and a person who uses it from the command line."""
+"""A devnet for all scenarios of a file, and a person who uses it from the command line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from tests.support.person import Person
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def buyer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Somebody who has typed `cloud-gpu devnet up`."""
     person = Person(tmp_path_factory.mktemp("buyer"))
-    up = person.runs("devnet", "up", "--json")
+    up = person.runs("devnet", "up", "--runtime", "process", "--json")
     assert up.code == 0, f"{up.out}\n{up.err}"
     yield person
     down = person.runs("devnet", "down")

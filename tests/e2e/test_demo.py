@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.test_devnet import of_person
 from tests.support.person import COMMAND, Person
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.alone]
 
 MARKET = COMMAND.with_name("cloud-gpu-market")
 
@@ -69,14 +69,15 @@ def check_crashes(told: dict[str, Any]) -> None:
     assert (lost["market"], lost["verifier-1"]) == ("", "")
 
 
-def test_ctrl_c_in_the_middle_leaves_nothing(newcomer: Person) -> None:
+@pytest.mark.parametrize("moment", ["starting the market", "not audited yet"])
+def test_ctrl_c_in_the_middle_leaves_nothing(newcomer: Person, moment: str) -> None:
     with newcomer.starts("demo") as run:
         assert run.stderr is not None
         for line in run.stderr:
-            if "starting the market" in line:
+            if moment in line:
                 break
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=60)
+        run.communicate(timeout=90)
     assert run.returncode == 130
     assert list(newcomer.temporary.iterdir()) == []
     assert of_person(newcomer) == []

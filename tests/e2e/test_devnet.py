@@ -15,6 +15,8 @@ from tests.support.person import Person
 
 pytestmark = pytest.mark.timeout(240)
 
+UP = ("devnet", "up", "--nodes", "1", "--runtime", "process")
+
 
 def of_person(person: Person) -> list[psutil.Process]:
     """Processes that this person's commands left."""
@@ -29,11 +31,11 @@ def of_person(person: Person) -> list[psutil.Process]:
 
 
 def test_it_comes_up_once_and_goes_without_a_trace(newcomer: Person) -> None:
-    first = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    first = newcomer.runs(*UP, "--json")
     assert first.code == 0, first.err
     assert first.json["started"] is True
     context = Path(first.json["context"])
-    again = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    again = newcomer.runs(*UP, "--json")
     assert (again.code, again.json["started"]) == (0, False)
     assert again.json["market"] == first.json["market"]
     assert context.exists()
@@ -48,7 +50,7 @@ def test_it_comes_up_once_and_goes_without_a_trace(newcomer: Person) -> None:
 
 
 def test_after_a_crash_the_next_one_starts_clean(newcomer: Person) -> None:
-    first = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    first = newcomer.runs(*UP, "--json")
     assert first.code == 0, first.err
     keepers = [p for p in of_person(newcomer) if "cloud_gpu.adapters.devnet_keeper" in p.cmdline()]
     assert len(keepers) == 1
@@ -59,7 +61,7 @@ def test_after_a_crash_the_next_one_starts_clean(newcomer: Person) -> None:
         time.sleep(0.1)
 
     assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING
-    second = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    second = newcomer.runs(*UP, "--json")
     assert second.code == 0, second.err
     assert second.json["started"] is True
     assert second.json["started_at"] > first.json["started_at"]
@@ -68,7 +70,7 @@ def test_after_a_crash_the_next_one_starts_clean(newcomer: Person) -> None:
 
 
 def test_a_devnet_that_lost_its_market_says_so(newcomer: Person) -> None:
-    up = newcomer.runs("devnet", "up", "--nodes", "1", "--json")
+    up = newcomer.runs(*UP, "--json")
     assert up.code == 0, up.err
     state = json.loads(Path(up.json["folder"], "devnet.json").read_text())
     (market,) = [child for child in state["children"] if child["name"] == "market"]
@@ -76,7 +78,7 @@ def test_a_devnet_that_lost_its_market_says_so(newcomer: Person) -> None:
 
     status = newcomer.runs("devnet", "status", "--json")
     assert (status.code, status.json["ended"]) == (ExitCode.UNAVAILABLE, ["market"])
-    again = newcomer.runs("devnet", "up", "--nodes", "1")
+    again = newcomer.runs(*UP)
     assert again.code == ExitCode.UNAVAILABLE
     assert "runs without market" in again.err
     assert "devnet down" in again.err
@@ -88,7 +90,7 @@ def test_a_config_folder_that_cannot_be_written_is_found_before_anything_starts(
 ) -> None:
     (newcomer.home / "config").write_text("a file where a folder should be")
     began = time.monotonic()
-    up = newcomer.runs("devnet", "up", "--nodes", "1")
+    up = newcomer.runs(*UP)
     assert up.code == ExitCode.SETTINGS
     assert "cannot be written" in up.err
     assert "starting" not in up.err
@@ -102,7 +104,7 @@ def test_a_full_disk_is_named_as_the_reason(newcomer: Person) -> None:
     share.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(share)], check=True)
     try:
-        up = newcomer.runs("devnet", "up", "--nodes", "1")
+        up = newcomer.runs(*UP)
         assert up.code == ExitCode.UNAVAILABLE, up.err
         assert "is full" in up.err or "No space left" in up.err
         assert newcomer.runs("devnet", "status").code == ExitCode.NO_SUCH_THING

@@ -18,7 +18,7 @@ from tests.support.person import Answer
 from tests.support.verifier_daemon import said
 from tests.support.watching import Watch, watched
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]
 
 JOB = "import pathlib; o = pathlib.Path('out'); o.mkdir(); (o / 'a.txt').write_text('42')"
 

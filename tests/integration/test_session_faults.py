@@ -14,7 +14,7 @@ from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.settlement import accrued
 from tests.support.renting import Renting, renting
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.alone]
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     person = Person(tmp_path_factory.mktemp("audit-account"))
-    up = person.runs("devnet", "up", "--nodes", "3", "--json")
+    up = person.runs("devnet", "up", "--nodes", "3", "--runtime", "process", "--json")
     assert up.code == 0, up.err
     context = (person.home / "config/cloud-gpu/contexts/devnet.toml").read_text()
     settings = dict(line.split(" = ", 1) for line in context.splitlines() if " = " in line)

@@ -15,8 +15,9 @@ COMMAND = Path(sys.executable).with_name("cloud-gpu")
 
 
 def hear_interrupts() -> None:
-    """In a child: a shell that runs the tests in the background made it deaf to Ctrl-C."""
+    """In a child: whoever runs the tests in the background may have made it deaf to signals."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass

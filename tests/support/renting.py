@@ -52,5 +52,6 @@ class Renting:
 @contextmanager
 def renting(folder: Path, nodes: int = 2) -> Iterator[Renting]:
     """Start it; everything is gone afterwards."""
-    with launched(Plan(folder=folder, nodes=nodes), lambda _: None) as devnet:
+    plan = Plan(folder=folder, nodes=nodes, runtime="process")  # runtimes have their own suite
+    with launched(plan, lambda _: None) as devnet:
         yield Renting(devnet)

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,14 @@ def test_ctrl_c_exits_130() -> None:
     assert called(Interrupted(), "wallet", "show") == ExitCode.INTERRUPTED
 
 
+@pytest.fixture
+def hears_hang_ups() -> Iterator[None]:
+    """Whoever runs the tests under nohup made them deaf to SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -154,7 +162,7 @@ def test_ctrl_c_exits_130() -> None:
     ],
 )
 def test_an_ending_signal_interrupts_once_and_exits_with_its_code(
-    number: signal.Signals, code: int, capsys: Captured
+    number: signal.Signals, code: int, capsys: Captured, hears_hang_ups: None
 ) -> None:
     story: list[str] = []
 

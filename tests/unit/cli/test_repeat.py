@@ -120,10 +120,10 @@ def test_a_wrong_line_is_answered_with_what_is_wrong(repeat: Repeat) -> None:
         (b"{", None, "Input data was truncated"),
         (b'{"id": 4}', 4, "`spec`"),
         (repeat.request(5, "end", count=0), 5, "`$.count`"),
-        (repeat.request(5, "end", surprise=0), 5, "`surprise`"),
-        (repeat.request(5, "end", gpu="A100|"), 5, "--gpu"),
-        (repeat.request(5, "end", duration="soon"), 5, "--duration"),
-        (repeat.request(5, "end", spec="/nowhere.json"), 5, "/nowhere.json"),
+        (repeat.request(6, "end", surprise=0), 6, "`surprise`"),
+        (repeat.request(7, "end", gpu="A100|"), 7, "--gpu"),
+        (repeat.request(8, "end", duration="soon"), 8, "--duration"),
+        (repeat.request(9, "end", spec="/nowhere.json"), 9, "/nowhere.json"),
         (b'{"cancel": "1"}', None, "`$.cancel`"),
     ]
     for line, number, named in cases:
