@@ -17,9 +17,9 @@ from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
 
 BLOCK_S: Final = 1
 WINDOWS: Final = Windows(start=10, claim=15, retire=600)
-AUDITS: Final = AuditWindows(commit=120, challenge=8, hard_cap=240, late_slash=60)
+AUDITS: Final = AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60)
 """A bond stays until the last batch can cost it no more: together below `retire`."""
-VOUCHER_INTERVAL_S: Final = 2
+VOUCHER_INTERVAL_S: Final = 3
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300
 ASK_INTERVAL_S: Final = 5
