@@ -252,6 +252,7 @@ class Client:
             gpus=request.count,
             claim_s=self._rhythm.claim_s,
             echo=echo,
+            verified=request.verified,
         )
         opening.hand_over(lease.take)
         return lease

@@ -91,8 +91,11 @@ class Lease:
         gpus: int,
         claim_s: int,
         echo: Echo,
+        verified: bool = False,
     ) -> None:
+        """`verified`: what is paid is held until its audit ends."""
         self._line, self._node, self._echo, self._claim_s = line, node, echo, claim_s
+        self._is_verified = verified
         self.funded, self.gpus = funded, gpus
         self.report: RuntimeReport = usable.report
         self._usable_at: Instant = line.now()
@@ -333,6 +336,8 @@ class Lease:
         notes = [self._failing.detail] if self._failing else []
         if over is None:
             notes.append("not settled yet; whoever follows the chain settles it")
+        if self._is_verified and paid:
+            notes.append("the provider gets it once its results passed their audit")
         return Bill(
             lease=self.funded.lease,
             gpu_class=self.report.profile.gpu_class,

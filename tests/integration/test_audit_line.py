@@ -46,6 +46,7 @@ async def _audited(line: AuditLine, watch: Watch) -> None:
         await trio.to_thread.run_sync(lambda: [each.result() for each in ran])
     answers = [each.result() for each in ran]
     assert [each.code for each in answers] == [0, 0], [each.err for each in answers] + [line.logs()]
+    assert all("once its results passed their audit" in each.err for each in answers)
     leases = [Address.parse(each.json["lease"].split("/")[0]) for each in answers]
     liar = key(LIAR).address
     assert liar in leases, "the cheapest provider was not rented"
