@@ -23,6 +23,7 @@ from cloud_gpu.adapters.chain_reading import ChainReader
 from cloud_gpu.adapters.devnet_chain import Prepared, prepare
 from cloud_gpu.adapters.devnet_daemons import DaemonFiles
 from cloud_gpu.adapters.devnet_state import DevnetState
+from cloud_gpu.adapters.mounts import unmount_below
 from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of, undivided
 from cloud_gpu.adapters.toolchain import find_anvil
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
@@ -106,6 +107,8 @@ class Devnet:
         with ThreadPoolExecutor(max(1, len(daemons))) as pool:
             for ended in [pool.submit(child.end, _GRACE_S) for child in daemons]:
                 ended.result()
+        for failure in unmount_below(self.folder):
+            self._say(failure)
 
     def reader(self, rpc: Rpc) -> ChainReader:
         """A reader of its chain."""

@@ -16,6 +16,7 @@ import tomli_w
 
 from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.devnet_chain import Prepared, PreparedNode, PreparedVerifier
+from cloud_gpu.adapters.devnet_state import config_of
 
 _ANY_PORT: Final = "/ip4/127.0.0.1/tcp/0"
 
@@ -30,7 +31,7 @@ class DaemonFiles:
 
     def path(self, name: str) -> Path:
         """A daemon's file."""
-        return self._folder / f"{name}.toml"
+        return config_of(self._folder, name)
 
     def command(self, name: str) -> list[str]:
         """How to start a daemon: the console script's function, in this very environment."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from cloud_gpu.adapters.processes import ProcessMark, end_marked, mark_of
+from cloud_gpu.adapters.mounts import unmount_below
+from cloud_gpu.adapters.processes import ProcessMark, end_marked, mark_of, running_with
 from cloud_gpu.protocol.errors import OutsideWorldError
 
 STATE_FILE = "devnet.json"
@@ -51,8 +52,10 @@ class DevnetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """Names of processes that should run and do not."""
-        return tuple(mark.name for mark in self.children if mark.find() is None)
+        """Names of processes that should run and do not; one started again by hand counts."""
+        died = [mark.name for mark in self.children if mark.find() is None]
+        again = running_with([str(config_of(Path(self.folder), name)) for name in died])
+        return tuple(name for name in died if str(config_of(Path(self.folder), name)) not in again)
 
 
 @contextmanager
@@ -69,6 +72,11 @@ def held(folder: Path) -> Iterator[None]:
         handle.flush()
         yield
         handle.truncate(0)
+
+
+def config_of(folder: Path, name: str) -> Path:
+    """The settings file of a daemon."""
+    return folder / f"{name}.toml"
 
 
 def _lock(folder: Path) -> Path:
@@ -116,10 +124,12 @@ def running(folder: Path) -> DevnetState | None:
 def clear(folder: Path) -> list[str]:
     """Remove what a devnet left here that is not kept any more; the names of those it ended.
 
-    Call while holding the lock: what still runs then has lost its keeper.
+    Call while holding the lock: what still runs then has lost its keeper. Raises OutsideWorldError.
     """
     state = read_state(folder)
     ended = end_marked(reversed(state.children), _GRACE_S) if state is not None else []
+    if failures := unmount_below(folder):
+        raise OutsideWorldError("; ".join(failures))
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

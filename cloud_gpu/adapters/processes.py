@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -222,6 +223,15 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
     for process in processes:  # psutil compares start times: never another process of that pid
         with suppress(psutil.Error):
             process.kill()
+
+
+def running_with(configs: Collection[str]) -> set[str]:
+    """Those settings files that some process runs with now: `--config FILE`."""
+    if not configs:
+        return set()
+    lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    named = {word for line in lines for flag, word in pairwise(line) if flag == "--config"}
+    return named & set(configs)
 
 
 def end_marked(marks: Iterable[ProcessMark], grace_s: float) -> list[str]:

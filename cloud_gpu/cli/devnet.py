@@ -88,9 +88,15 @@ def status(run: Invocation) -> int:
 
 def _unwell(view: DevnetView) -> str:
     which = ", ".join(view.ended)
+    again = [
+        f" `cloud-gpu-{name.partition('-')[0]} run --config {view.folder}/{name}.toml` starts"
+        f" {name} again;"
+        for name in view.ended
+        if name != "chain"
+    ]
     return (
         f"the devnet in {view.folder} runs without {which}; their logs lie there."
-        " `cloud-gpu devnet down`, then `cloud-gpu devnet up` starts a new one"
+        f"{''.join(again)} `cloud-gpu devnet down`, then `cloud-gpu devnet up` starts a new devnet"
     )
 
 

@@ -199,6 +199,11 @@ class DockerRuntime:
             if job.exited() is None:
                 await self.kill_job(lease, job.job)
         await self._watchers.settle(lease, _STOP_S)
+        # At the daemon's own end the watchers have stopped before: what they left is kept here.
+        for job in self._folders.jobs(lease):
+            if job.exited() is None:
+                for container in await self._ask(self._containers, lease, job.job):
+                    await self._ask(self._keep, RunningJob(container, job, 0))
 
     # The engine.
 
@@ -348,6 +353,10 @@ class DockerRuntime:
             await self._ask(job.kill, JobOutcome.TIMED_OUT)
         except ContainerFailed as failed:
             _log.error("job_not_ended", job=str(job.folder.job), error=str(failed))
+
+    def _keep(self, job: RunningJob) -> None:
+        job.container.wait(timeout=_STOP_S)
+        self._finish(job, job.ending(job.state(), log_cut=False))
 
     def _finish(self, job: RunningJob, ending: Ending) -> JobExited:
         report = self._folders.report(job.folder.lease)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from cloud_gpu.cli.exits import ExitCode
-from tests.support.person import Person
+from tests.support.person import COMMAND, Person
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -82,6 +82,17 @@ def test_a_devnet_that_lost_its_market_says_so(newcomer: Person) -> None:
     assert again.code == ExitCode.UNAVAILABLE
     assert "runs without market" in again.err
     assert "devnet down" in again.err
+    config = f"{up.json['folder']}/market.toml"
+    assert f"cloud-gpu-market run --config {config}" in again.err
+
+    program = COMMAND.with_name("cloud-gpu-market")
+    words = [str(program), "run", "--config", config]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=newcomer.everything) as by_hand:
+        assert by_hand.stdout is not None
+        assert json.loads(by_hand.stdout.readline())["ready"] is True
+        assert newcomer.runs("devnet", "status", "--json").json["ended"] == []
+        assert newcomer.runs("ls").code == 0
+        by_hand.terminate()
     assert newcomer.runs("devnet", "down").code == 0
 
 
