@@ -146,11 +146,15 @@ def test_ctrl_c_exits_130() -> None:
 
 
 @pytest.fixture
-def hears_hang_ups() -> Iterator[None]:
-    """Whoever runs the tests under nohup made them deaf to SIGHUP."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def hears_signals() -> Iterator[None]:
+    """Whoever runs the tests in the background, or under nohup, made them deaf to some."""
+    before = {
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+    }
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def hears_hang_ups() -> Iterator[None]:
     ],
 )
 def test_an_ending_signal_interrupts_once_and_exits_with_its_code(
-    number: signal.Signals, code: int, capsys: Captured, hears_hang_ups: None
+    number: signal.Signals, code: int, capsys: Captured, hears_signals: None
 ) -> None:
     story: list[str] = []
 
