@@ -86,11 +86,21 @@ class BatchLife:
         return self.lease, self.batch_no
 
     @property
+    def convicted(self) -> TokenAmount:
+        """Refunded to the buyer for convicted segments, out of held pay or the bond."""
+        return total([segment.refund for segment in self.accused])
+
+    @property
+    def fines(self) -> TokenAmount:
+        """From the machine's bond, burnt."""
+        return total([segment.fine for segment in self.accused])
+
+    @property
     def left(self) -> TokenAmount:
         """What of its value is still held."""
         if self.ended_as is not None:
             return ZERO_TOKENS
-        return self.value - total([segment.refund for segment in self.accused])
+        return self.value - self.convicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +165,7 @@ class LeaseLife:
     @property
     def convicted(self) -> TokenAmount:
         """Refunded to the buyer for convicted segments, out of held pay or the bond."""
-        return total([segment.refund for segment in self._accused])
+        return total([batch.convicted for batch in self.batches])
 
     @property
     def convicted_from_bond(self) -> TokenAmount:
@@ -165,7 +175,7 @@ class LeaseLife:
     @property
     def fines(self) -> TokenAmount:
         """From the machine's bond, burnt."""
-        return total([segment.fine for segment in self._accused])
+        return total([batch.fines for batch in self.batches])
 
     @property
     def inconclusive(self) -> TokenAmount:

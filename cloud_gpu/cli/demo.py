@@ -21,7 +21,7 @@ import typer
 
 from cloud_gpu.accounting import Books, LeaseLife, explain, lease_lives, market_accounts
 from cloud_gpu.cli.demo_story import Crash, Story
-from cloud_gpu.cli.demo_sweep import Standing, Sweep, Yardstick, trials
+from cloud_gpu.cli.demo_sweep import Sweep, Yardstick, trials
 from cloud_gpu.cli.demo_tables import tables_of
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.invocation import Invocation
@@ -193,15 +193,9 @@ class Demonstration:
         while time.monotonic() < until:
             again = self._sweep.judge(self._look())
             if again:
-                convicted = sorted(
-                    {
-                        str(lease.provider)
-                        for lease, found in self._sweep.standings.items()
-                        if found is not Standing.ACCEPTED and found is not Standing.PENDING
-                    }
-                )
                 self._say(f"{len(again)} trainings are computed again, by others")
-                words = {"exclude_providers": tuple(convicted)}
+                failed = sorted({str(lease.provider) for lease in self._sweep.unsound})
+                words = {"exclude_providers": tuple(failed)}
                 rented = {f"lease {number} again": words for number in range(_RENTED_AGAIN)}
                 self._sweep.rent(again, rented)
             if len(self._sweep.accepted) == len(self._sweep.grid):

@@ -220,9 +220,9 @@ class Story:
             "state": str(batch.state),
             "pay": money(batch.value),
             "to_provider": money(batch.provider),
-            "refunded": money(sum(s.refund.value for s in batch.accused)),
+            "refunded": money(batch.convicted),
             "forfeited": money(batch.forfeited),
-            "fines": money(sum(s.fine.value for s in batch.accused)),
+            "fines": money(batch.fines),
         }
 
 

@@ -74,7 +74,6 @@ class Attempt:
 
     trial: Trial
     lease: LeaseKey
-    exit_code: int
     seconds: float
     cost: TokenAmount
     written: bytes
@@ -159,8 +158,6 @@ class LeaseWorker(threading.Thread):
         self._run, self._settings, self._board = run, settings, board
         self._files, self._scratch, self._words = files, scratch, words
         self.lease: LeaseKey | None = None
-        self.failure = ""
-        """Why it ended before the work did."""
         self.is_closing = False
         """It takes no more trials."""
 
@@ -178,8 +175,7 @@ class LeaseWorker(threading.Thread):
                 finally:
                     self.is_closing = True
         except CloudGpuError as error:
-            self.failure = str(error)
-            self._say(self.failure)
+            self._say(str(error))
 
     def _work(self, session: OpenSession, folder: Path) -> None:
         assert self.lease is not None
@@ -202,7 +198,6 @@ class LeaseWorker(threading.Thread):
         return Attempt(
             trial=trial,
             lease=self.lease,
-            exit_code=result.code,
             seconds=result.duration_s,
             cost=result.cost,
             written=path.read_bytes(),
@@ -282,6 +277,12 @@ class Sweep:
         }
         return {trial: good[trial] for trial in self.grid if trial in good}
 
+    @property
+    def unsound(self) -> set[LeaseKey]:
+        """Leases whose results count no more."""
+        bad = (Standing.CONVICTED, Standing.UNVERIFIED)
+        return {lease for lease, found in self.standings.items() if found in bad}
+
     def judge(self, lives: Mapping[LeaseKey, LeaseLife]) -> list[Trial]:
         """Take in how the chain has the leases; the trials that must be computed again.
 
@@ -293,8 +294,7 @@ class Sweep:
             self.standings[lease] = standing(lives[lease], results)
         if any(worker.is_alive() and not worker.is_closing for worker in self.workers):
             return []
-        bad = (Standing.CONVICTED, Standing.UNVERIFIED)
-        hopeful = {a.trial for a in attempts if self.standings.get(a.lease) not in bad}
+        hopeful = {a.trial for a in attempts if a.lease not in self.unsound}
         return [trial for trial in self.grid if trial not in hopeful]
 
 

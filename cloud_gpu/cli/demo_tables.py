@@ -77,7 +77,6 @@ def _audits(story: Story) -> Table:
         ("pay held", "to provider", "to buyer", "burnt", "fine"),
     )
     for batch in story.batches:
-        back = sum(segment.refund.value for segment in batch.accused) + batch.inconclusive.value
         table.add_row(
             batch.lease.short,
             story.names[batch.lease.provider],
@@ -86,9 +85,9 @@ def _audits(story: Story) -> Table:
             _found(batch),
             format_tokens(batch.value),
             format_tokens(batch.provider),
-            format_tokens(back),
+            format_tokens(batch.convicted + batch.inconclusive),
             format_tokens(batch.forfeited),
-            format_tokens(sum(segment.fine.value for segment in batch.accused)),
+            format_tokens(batch.fines),
         )
     return table
 

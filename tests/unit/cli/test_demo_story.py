@@ -83,7 +83,7 @@ def life(
 def attempt(trial: Trial, provider: Address, written: bytes) -> Attempt:
     key = LeaseKey(provider=provider, index=0, seq=1)
     cost = TokenAmount(250)
-    return Attempt(trial=trial, lease=key, exit_code=0, seconds=2.0, cost=cost, written=written)
+    return Attempt(trial=trial, lease=key, seconds=2.0, cost=cost, written=written)
 
 
 def books(**cash: int) -> Books:
