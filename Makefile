@@ -44,7 +44,7 @@ check: .venv/.ready contracts/node_modules/.package-lock.json  ## format, lint, 
 	$(BIN)/lint-imports --no-logo
 	$(FORGE) fmt --check
 	$(FORGE) build --sizes
-	$(WITH_NODE) $(BIN)/python contracts/script/export.py --check
+	$(WITH_NODE) $(BIN)/python -m contracts.script.export --check
 
 bench: .venv/.ready  ## every published number, measured again
 	@set -e; for name in $(BENCHMARKS); do \
@@ -52,7 +52,7 @@ bench: .venv/.ready  ## every published number, measured again
 
 contracts: .venv/.ready contracts/node_modules/.package-lock.json  ## build, and export ABI and bytecode
 	$(FORGE) build
-	$(WITH_NODE) $(BIN)/python contracts/script/export.py
+	$(WITH_NODE) $(BIN)/python -m contracts.script.export
 
 lock: | $(filter .tools/bin/uv,$(UV))  ## resolve the Python locks again (they name no registry)
 	$(UV) $(COMPILE) --extra all --group dev --output-file requirements.lock pyproject.toml

@@ -42,7 +42,7 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     from cloud_gpu.adapters.market_http import HttpMarket
     from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
     from cloud_gpu.protocol.adapters.clock import SystemClock
-    from cloud_gpu.protocol.adapters.deployer import read_deployment
+    from cloud_gpu.protocol.adapters.deployment_files import read_deployment
     from cloud_gpu.protocol.adapters.keystore import load_key
     from cloud_gpu.spending import Purse
 

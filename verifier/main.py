@@ -15,7 +15,7 @@ from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.clock import SystemClock
 from cloud_gpu.protocol.adapters.command_line import run_command_line
-from cloud_gpu.protocol.adapters.deployer import read_deployment
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment
 from cloud_gpu.protocol.adapters.evm import EvmChain
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key

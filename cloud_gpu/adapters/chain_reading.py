@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from eth_abi.abi import decode as abi_decode
+from typing import Any
 
 from cloud_gpu.accounting import BURN, BatchKey, Books, GasUse, Holding
-from cloud_gpu.protocol.adapters.evm_abi import (
-    Interface,
-    lease_book,
-    payment_token,
-    verification,
-)
+from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token, verification
+from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
+from cloud_gpu.protocol.adapters.evm_bound import AnswerT, Call
 from cloud_gpu.protocol.adapters.evm_events import Log, LogDecoder
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, quantity, whole
-from cloud_gpu.protocol.adapters.evm_views import read_all
+from cloud_gpu.protocol.adapters.evm_views import ask_all
 from cloud_gpu.protocol.audit import Results
 from cloud_gpu.protocol.chain_events import (
     BatchCommitted,
@@ -30,21 +25,10 @@ from cloud_gpu.protocol.chain_events import (
     LeaseOpened,
     MachineAdded,
 )
-from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.deployment import LEASE_BOOK, VERIFICATION, Deployment
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.signing import Domain, recover
 from cloud_gpu.protocol.values import Address, Digest, Signature
-
-# Places in the contracts' rows, as Rows.sol and Audits.sol order them.
-_SEQ, _BOND, _LOCKED = 2, 4, 5
-_STATUS, _BUYER, _CAP, _PAID = 0, 1, 2, 3
-_HELD_AMOUNT, _HELD_AUDIT = 0, 1
-_BATCH_LEFT, _BATCH_AUDIT = 5, 6
-_VERIFIER_SIGNER, _VERIFIER_AUDITS = 0, 2
-
-_RESULTS: Final = ("address", "uint32", "uint24", "uint16", "uint128")
-_FINALISE_HEAD: Final = (*_RESULTS, "uint256", "bytes")
-"""What `finalize` takes: the results, where the openings lie (they are not read), a signature."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +47,9 @@ class ChainReader:
     def __init__(self, rpc: Rpc, deployment: Deployment) -> None:
         self._rpc = rpc
         self._deployment = deployment
-        self._interfaces: dict[Address, Interface] = {deployment.lease_book: lease_book()}
+        self._interfaces: dict[Address, Interface] = {deployment.lease_book: interface(LEASE_BOOK)}
         if not deployment.verification.is_zero:
-            self._interfaces[deployment.verification] = verification()
+            self._interfaces[deployment.verification] = interface(VERIFICATION)
 
     def newest_block(self) -> int:
         """Its number."""
@@ -74,12 +58,12 @@ class ChainReader:
     def books(self, block: int) -> Books:
         """Every balance at a block. Raises ChainUnavailable."""
         accounts = self._accounts(block)
-        cash = self._read(block, [("accountOf", (account,)) for account in accounts])
-        wallets = read_all(
+        cash = self._read(block, [lease_book.account_of(account) for account in accounts])
+        owners = (*accounts, self._deployment.lease_book, BURN)
+        wallets = ask_all(
             self._rpc,
-            payment_token(),
             self._deployment.token,
-            [("balanceOf", (o,)) for o in (*accounts, self._deployment.lease_book, BURN)],
+            [payment_token.balance_of(owner) for owner in owners],
             at=quantity(block),
         )
         *of_accounts, held, burnt = wallets
@@ -91,7 +75,7 @@ class ChainReader:
             holdings={
                 account: Holding(
                     wallet=wallet,
-                    cash=found[0],
+                    cash=found.cash,
                     bond=locked.bond[account],
                     escrow=locked.escrow[account],
                     held_pay=locked.held_pay[account],
@@ -118,10 +102,7 @@ class ChainReader:
         ]
         hashes = [str(log.transaction) for log, _ in ended]
         sent = self._rpc.all([("eth_getTransactionByHash", (name,)) for name in hashes])
-        accounts = {
-            _address(row[_VERIFIER_SIGNER]): _address(row[_VERIFIER_AUDITS])
-            for row in self._verifiers(last)
-        }
+        accounts = {verifier.signer: verifier.audits for verifier in self._verifiers(last)}
         module = str(self._deployment.verification).lower()
         domain = self._deployment.verification_domain
         found = {}
@@ -153,56 +134,52 @@ class ChainReader:
 
     def _accounts(self, block: int) -> list[Address]:
         """All registered ones; audits may also be paid to one that never registered."""
-        registered, _products, _markets = self._read(block, [("counts", ())])[0]
+        registered = self._read(block, [lease_book.counts()])[0].accounts
         numbers = range(1, registered + 1)
-        found = self._read(block, [("addressOf", (number,)) for number in numbers])
-        audits = [verifier[_VERIFIER_AUDITS] for verifier in self._verifiers(block)]
-        return list(dict.fromkeys(_address(account) for account in (*found, *audits)))
+        found = self._read(block, [lease_book.address_of(number) for number in numbers])
+        audits = [verifier.audits for verifier in self._verifiers(block)]
+        return list(dict.fromkeys((*found, *audits)))
 
-    def _verifiers(self, block: int) -> list[Any]:
+    def _verifiers(self, block: int) -> Sequence[verification.Verifier]:
         if self._deployment.verification.is_zero:
-            return []
-        rows: list[Any] = self._read_audits(block, [("verifiers", ())])[0]
-        return rows
+            return ()
+        return self._read_audits(block, [verification.verifiers()])[0]
 
     def _locked(self, block: int) -> _Locked:
         events, locked = self.events(block), _Locked()
-        for key, machine, lease in self._machines(block, events):
-            locked.bond[key.provider] += machine[_BOND] * self._deployment.bond_unit.value
-            locked.bond_locked[key.provider] += machine[_LOCKED]
-            if lease[_STATUS]:
-                locked.escrow[_address(lease[_BUYER])] += lease[_CAP] - lease[_PAID]
+        for key, machine, row in self._machines(block, events):
+            locked.bond[key.provider] += machine.bond * self._deployment.bond_unit.value
+            locked.bond_locked[key.provider] += machine.locked
+            if row.status:
+                locked.escrow[row.buyer] += row.cap - row.paid
         opened = [e.terms for e in events if isinstance(e, LeaseOpened) and e.terms.is_verified]
         buyers = {terms.key: terms.buyer for terms in opened}
-        held = self._read(block, [("heldOf", _place(lease)) for lease in buyers])
-        for (lease, buyer), row in zip(buyers.items(), held, strict=True):
-            locked.held_pay[lease.provider] += row[_HELD_AMOUNT]
-            locked.escrow[buyer] += row[_HELD_AUDIT]
+        held = self._read(block, [lease_book.held_of(*_place(lease)) for lease in buyers])
+        for (lease, buyer), pay in zip(buyers.items(), held, strict=True):
+            locked.held_pay[lease.provider] += pay.amount
+            locked.escrow[buyer] += pay.audit
         committed = [(e.lease, e.batch_no) for e in events if isinstance(e, BatchCommitted)]
-        places = [("batchOf", (*_place(lease), batch_no)) for lease, batch_no in committed]
-        batches = self._read_audits(block, places)
-        for (lease, _), row in zip(committed, batches, strict=True):
-            locked.held_pay[lease.provider] += row[_BATCH_LEFT]
-            locked.escrow[buyers[lease]] += row[_BATCH_AUDIT]
+        views = [verification.batch_of(*_place(lease), number) for lease, number in committed]
+        for (lease, _), batch in zip(committed, self._read_audits(block, views), strict=True):
+            locked.held_pay[lease.provider] += batch.left
+            locked.escrow[buyers[lease]] += batch.audit
         return locked
 
     def _machines(
         self, block: int, events: Iterable[ChainEvent]
-    ) -> list[tuple[MachineKey, Any, Any]]:
+    ) -> list[tuple[MachineKey, lease_book.Machine, lease_book.Lease]]:
         """Each machine with its row and its newest lease's."""
         keys = list(dict.fromkeys(e.machine for e in events if isinstance(e, MachineAdded)))
-        rows = self._read(block, [("machineOf", (k.provider, k.index)) for k in keys])
-        named = [(k.provider, k.index, row[_SEQ]) for k, row in zip(keys, rows, strict=True)]
-        leases = self._read(block, [("leaseOf", lease) for lease in named])
+        rows = self._read(block, [lease_book.machine_of(k.provider, k.index) for k in keys])
+        named = [(k.provider, k.index, row.seq) for k, row in zip(keys, rows, strict=True)]
+        leases = self._read(block, [lease_book.lease_of(*lease) for lease in named])
         return list(zip(keys, rows, leases, strict=True))
 
-    def _read(self, block: int, questions: list[tuple[str, tuple[Any, ...]]]) -> list[Any]:
-        book = self._deployment.lease_book
-        return read_all(self._rpc, lease_book(), book, questions, at=quantity(block))
+    def _read(self, block: int, views: Sequence[Call[AnswerT]]) -> list[AnswerT]:
+        return ask_all(self._rpc, self._deployment.lease_book, views, at=quantity(block))
 
-    def _read_audits(self, block: int, questions: list[tuple[str, tuple[Any, ...]]]) -> list[Any]:
-        module = self._deployment.verification
-        return read_all(self._rpc, verification(), module, questions, at=quantity(block))
+    def _read_audits(self, block: int, views: Sequence[Call[AnswerT]]) -> list[AnswerT]:
+        return ask_all(self._rpc, self._deployment.verification, views, at=quantity(block))
 
     def _told(self, last: int) -> list[tuple[Log, ChainEvent]]:
         """The logs up to a block that concern a party, decoded."""
@@ -237,25 +214,20 @@ def _log(found: dict[str, Any]) -> Log:
     )
 
 
-def _address(found: str) -> Address:
-    return Address(bytes.fromhex(found[2:]))
-
-
 def _place(lease: LeaseKey) -> tuple[Address, int, int]:
     return lease.provider, lease.index, lease.seq
 
 
 def _signer(calldata: bytes, domain: Domain) -> Address:
     """Whose signature a call of `finalize` carried, one that the contract took."""
-    provider, index, seq, batch_no, incomparable, _openings, signature = abi_decode(
-        _FINALISE_HEAD, calldata[4:]
-    )
+    told, _openings, signature = interface(VERIFICATION).arguments_of("finalize", calldata)
+    said = verification.Results.of(told)
     results = Results(
-        provider=_address(provider),
-        index=index,
-        seq=seq,
-        batch_no=batch_no,
-        incomparable=incomparable,
+        provider=said.provider,
+        index=said.index,
+        seq=said.seq,
+        batch_no=said.batch_no,
+        incomparable=said.incomparable,
     )
     signer = recover(results.digest(domain), Signature(signature))
     assert signer is not None, f"the contract took a signature that is none: {results}"

@@ -17,7 +17,7 @@ from coincurve import PrivateKey
 
 from cloud_gpu.adapters import devnet_profile as profile
 from cloud_gpu.adapters.devnet_profile import DevnetMachine
-from cloud_gpu.protocol.adapters.deployer import AuditPlan, VerifierAccount, deploy
+from cloud_gpu.protocol.adapters.deployer import deploy
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, whole
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,
@@ -27,7 +27,7 @@ from cloud_gpu.protocol.adapters.keystore import (
 )
 from cloud_gpu.protocol.adapters.wallet import Wallet
 from cloud_gpu.protocol.codec import to_json
-from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.deployment import AuditPlan, Deployment, DeploymentTerms, VerifierAccount
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
 from cloud_gpu.protocol.product import ProductFlags
@@ -151,10 +151,12 @@ def prepare(rpc: Rpc, rpc_url: str, folder: Path, nodes: int, entropy: Entropy) 
     deployment = deploy(
         rpc_url,
         deployer.key,
-        profile.WINDOWS,
-        audits=_audit_plan(verifiers),
-        voucher_interval_s=profile.VOUCHER_INTERVAL_S,
-        heartbeat_s=profile.HEARTBEAT_S,
+        DeploymentTerms(
+            windows=profile.WINDOWS,
+            audits=_audit_plan(verifiers),
+            voucher_interval_s=profile.VOUCHER_INTERVAL_S,
+            heartbeat_s=profile.HEARTBEAT_S,
+        ),
         path=path,
     )
     expiry = _chain_time(rpc) + _KEYS_LIVE_S

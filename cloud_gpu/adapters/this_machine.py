@@ -19,6 +19,7 @@ from cloud_gpu.protocol.errors import SettingsInvalid, StorageFailed
 from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
+    from cloud_gpu.adapters.contracts_desk import ContractsDesk
     from cloud_gpu.adapters.demo_devnet import DemoDevnet
     from cloud_gpu.adapters.devnet_state import DevnetState
     from cloud_gpu.adapters.kept_leases import KeptLeases
@@ -138,7 +139,7 @@ class ThisMachine:
     def chain_found(self, settings: Settings) -> str:
         """What answers at `rpc`. Raises ChainUnavailable, SettingsInvalid."""
         from cloud_gpu.protocol.adapters import evm_views
-        from cloud_gpu.protocol.adapters.deployer import read_deployment
+        from cloud_gpu.protocol.adapters.deployment_files import read_deployment
         from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 
         deployment = read_deployment(Path(settings.need("deployment")))
@@ -146,9 +147,15 @@ class ThisMachine:
             evm_views.check(rpc, deployment)
         return f"LeaseBook {deployment.lease_book} on chain {deployment.chain_id}"
 
+    def contracts(self, settings: Settings) -> ContractsDesk:
+        """Deploying and verifying; nothing is opened before it is asked."""
+        from cloud_gpu.adapters.contracts_desk import ContractsDesk
+
+        return ContractsDesk(settings)
+
     def wallet(self, settings: Settings, within_s: float) -> AbstractContextManager[Wallet]:
         """The account's own calls. Raises SettingsInvalid, ChainUnavailable."""
-        from cloud_gpu.protocol.adapters.deployer import read_deployment
+        from cloud_gpu.protocol.adapters.deployment_files import read_deployment
         from cloud_gpu.protocol.adapters.keystore import load_key
         from cloud_gpu.protocol.adapters.wallet import Wallet
 

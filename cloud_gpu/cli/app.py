@@ -14,7 +14,19 @@ from collections.abc import Sequence
 
 import typer
 
-from cloud_gpu.cli import asks, bid, completion, demo, devnet, doctor, jobs, leases, repeat, wallet
+from cloud_gpu.cli import (
+    asks,
+    bid,
+    completion,
+    contracts,
+    demo,
+    devnet,
+    doctor,
+    jobs,
+    leases,
+    repeat,
+    wallet,
+)
 from cloud_gpu.cli import run as running
 from cloud_gpu.cli.endings import ended_by_signals
 from cloud_gpu.cli.exits import ExitCode
@@ -41,6 +53,8 @@ app.add_typer(bid_app, name="bid")
 wallet_app = typer.Typer(help="Tokens in the wallet and in the vault.", no_args_is_help=True)
 app.add_typer(wallet_app, name="wallet")
 app.add_typer(devnet_app, name="devnet")
+contracts_app = typer.Typer(help="The contracts on a chain of your own.", no_args_is_help=True)
+app.add_typer(contracts_app, name="contracts")
 
 
 _AMOUNT_FIRST = {"ignore_unknown_options": True}
@@ -73,6 +87,8 @@ wallet_app.command("withdraw", context_settings=_AMOUNT_FIRST)(command(wallet.wi
 devnet_app.command("up")(command(devnet.up))
 devnet_app.command("down")(command(devnet.down))
 devnet_app.command("status")(command(devnet.status))
+contracts_app.command("deploy")(command(contracts.deploy))
+contracts_app.command("verify")(command(contracts.verify))
 app.command("demo")(command(demo.demo))
 app.command("completion")(command(completion.completion))
 app.command("doctor")(command(doctor.doctor))

@@ -10,6 +10,7 @@ from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
     FundsTooSmall,
+    GasTooSmall,
     LeaseInterrupted,
     MarketUnavailable,
     NoMatch,
@@ -99,6 +100,14 @@ def failure_of(error: CloudGpuError) -> Failure:
                 found=error.found,
                 needed=error.needed,
                 next=error.next_step,
+            )
+        case GasTooSmall():
+            return Failure(
+                code=code,
+                reason="gas-too-small",
+                found=str(error),
+                needed=f"{error.needed} wei" if error.needed else "native currency for gas",
+                next="send it native currency, and run the command again",
             )
         case FundsTooSmall():
             return Failure(

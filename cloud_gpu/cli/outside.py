@@ -16,6 +16,7 @@ from cloud_gpu.client import Client
 from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.protocol.chain_events import ChainEvent
+from cloud_gpu.protocol.deployment import Deployment, DeploymentTerms
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
@@ -126,6 +127,46 @@ class WalletDesk(Protocol):
         """Void the account's bids with this nonce."""
 
 
+class PlannedStep(Protocol):
+    """One contract that a deployment would create."""
+
+    @property
+    def contract(self) -> str: ...
+    @property
+    def nonce(self) -> int: ...
+    @property
+    def address(self) -> Address: ...
+    @property
+    def gas_most(self) -> int: ...
+
+
+class DeploymentPreview(Protocol):
+    """What a deployment would do and cost, if it began now."""
+
+    @property
+    def chain_id(self) -> int: ...
+    @property
+    def deployer(self) -> Address: ...
+    @property
+    def steps(self) -> Sequence[PlannedStep]: ...
+    @property
+    def fee_most(self) -> int:
+        """Wei a gas."""
+
+
+class ContractsDesk(Protocol):
+    """The contracts on the settings' chain."""
+
+    def preview(self, terms: DeploymentTerms) -> DeploymentPreview: ...
+    def deploy(
+        self, terms: DeploymentTerms, file: Path, say: Progress, within_s: float
+    ) -> Deployment:
+        """Deploy, or go on with what was interrupted; `file` is written at the end."""
+
+    def verify(self, file: Path) -> Sequence[str]:
+        """What was found as the file says. Raises DeploymentDiffers, SettingsInvalid."""
+
+
 class RunningJob(Protocol):
     """A command that runs in a lease."""
 
@@ -234,6 +275,8 @@ class Outside(Protocol):
 
     def wallet(self, settings: Settings, within_s: float) -> AbstractContextManager[WalletDesk]:
         """Each transaction is waited for in `within_s` seconds; then ChainUnavailable."""
+
+    def contracts(self, settings: Settings) -> ContractsDesk: ...
 
     def ask(
         self,

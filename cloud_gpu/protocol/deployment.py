@@ -1,6 +1,6 @@
-"""One deployment of the contracts: what everybody who uses it must hold equal.
+"""One deployment of the contracts: what whoever deploys decides, and what everybody holds equal.
 
-Written by the deployer as a JSON file; read by every party at start.
+The result is written by the deployer as a JSON file, and read by every party at start.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import Final
 
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.signing import Domain
-from cloud_gpu.protocol.units import TokenAmount
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
+from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
 
+PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105
 LEASE_BOOK: Final = "LeaseBook"
 VERIFICATION: Final = "Verification"
 
@@ -27,6 +28,58 @@ class AuditWindows(Value, frozen=True, kw_only=True):
     """After the commitment; then the batch pays unverified."""
     late_slash: int
     """How long an unverified batch can still cost the bond."""
+
+
+class VerifierAccount(Value, frozen=True, kw_only=True):
+    """One of the two verifiers that a deployment fixes."""
+
+    signer: Address
+    """Its key's: signs verdicts and results."""
+    anchor: Digest
+    """Of its hash chain: `cloud-gpu-verifier anchor` prints it."""
+    audits: Address
+    """Whose cash the audit share becomes: the account that pays re-executions."""
+
+
+class AuditPlan(Value, frozen=True, kw_only=True):
+    """What a deployment with verified leases fixes besides."""
+
+    verifiers: tuple[VerifierAccount, VerifierAccount]
+    windows: AuditWindows
+
+    def __post_init__(self) -> None:
+        if self.verifiers[0].signer == self.verifiers[1].signer:
+            raise ValueError(f"verifiers are two different keys, found {self.verifiers[0].signer}")
+
+
+class DeploymentTerms(Value, frozen=True, kw_only=True):
+    """What whoever deploys decides; nobody can change it afterwards."""
+
+    windows: Windows
+    token: Address | None = None
+    """None: play money that anybody can mint is deployed, too."""
+    audits: AuditPlan | None = None
+    """None: no verified leases."""
+    registration_fee: TokenAmount = ZERO_TOKENS
+    """Burnt for a row in the tables."""
+    guardian: Address = ZERO_ADDRESS
+    """May pause openings and deposits for a while; zero: nobody may."""
+    voucher_interval_s: int = 60
+    heartbeat_s: int = 10
+    confirmations: int = 0
+
+    def __post_init__(self) -> None:
+        least, why = self.windows.start + self.windows.claim, "start + claim"
+        if self.audits is not None:
+            times = self.audits.windows
+            audited = times.commit + times.challenge + times.hard_cap + times.late_slash
+            if audited > least:
+                least, why = audited, "all audit windows together"
+        if self.windows.retire < least:
+            raise ValueError(
+                f"windows.retire is at least {least} ({why}: a bond stays while a lease can cost"
+                f" it), found {self.windows.retire}"
+            )
 
 
 class Deployment(Value, frozen=True, kw_only=True):
@@ -45,6 +98,8 @@ class Deployment(Value, frozen=True, kw_only=True):
     verifiers: tuple[Address, ...] = ()
     """The two verifiers fixed in it."""
     audit: AuditWindows | None = None
+    registration_fee: TokenAmount = ZERO_TOKENS
+    guardian: Address = ZERO_ADDRESS
     voucher_interval_s: int = 60
     heartbeat_s: int = 10
     confirmations: int = 0

@@ -103,6 +103,17 @@ class TransactionReverted(OutsideWorldError):
         self.error = error
 
 
+class DeploymentDiffers(OutsideWorldError):
+    """What lies on the chain is not what the deployment's file and this package say."""
+
+    def __init__(self, field: str, found: str, needed: str) -> None:
+        super().__init__(
+            f"{field}: found {found}, needed {needed}. Use the package and the file that were"
+            " deployed with, or deploy again"
+        )
+        self.field = field
+
+
 class MarketUnavailable(OutsideWorldError):
     """The market's API does not answer."""
 
@@ -165,6 +176,10 @@ class FundsTooSmall(CloudGpuError):
     def __init__(self, needed: int, have: int, text: str) -> None:
         super().__init__(text)
         self.needed, self.have = needed, have
+
+
+class GasTooSmall(FundsTooSmall):
+    """The account's native currency does not pay for the gas; amounts in wei."""
 
 
 class StartTimeout(CloudGpuError):

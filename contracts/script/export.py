@@ -1,6 +1,6 @@
 """Write the contracts' ABI and bytecode where Python finds them, or say that they are stale.
 
-    python contracts/script/export.py [--check]
+    python -m contracts.script.export [--check]
 
 Builds with forge (npm's solc; `node` must be on PATH) unless the build is current. With --check
 nothing is written: exit 1 when the committed files differ from a fresh build.
@@ -16,13 +16,17 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+from contracts.script.bindings import calls_module, snake
+
 PROJECT = Path(__file__).resolve().parents[1]
 REPOSITORY = PROJECT.parent
 PACKAGE = REPOSITORY / "cloud_gpu" / "protocol" / "contracts"
+BINDINGS = REPOSITORY / "cloud_gpu" / "protocol" / "adapters" / "bindings"
 LAYOUT = PROJECT / "snapshots" / "storage_layout.json"
 CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": (), "Verification": ()}
 """What is exported, with the contracts whose functions its fallback answers."""
 CODE_BYTES_MAX = 24_576  # EIP-170
+INIT_BYTES_MAX = 49_152  # EIP-3860; arguments come on top
 
 
 def main() -> int:
@@ -35,6 +39,7 @@ def main() -> int:
     try:
         build()
         wanted = {PACKAGE / f"{name}.json": render(name, *CONTRACTS[name]) for name in CONTRACTS}
+        wanted |= bound(wanted)
         wanted[LAYOUT] = storage_layout("LeaseBook", *CONTRACTS["LeaseBook"])
     except ExportFailed as failure:
         print(f"contracts: {failure}", file=sys.stderr)
@@ -84,6 +89,12 @@ def render(name: str, *parts: str) -> str:
         raise ExportFailed(
             f"{name} has {size} bytes of code, the limit is {CODE_BYTES_MAX} (EIP-170)"
         )
+    init_size = len(bytecode["object"][2:]) // 2
+    if init_size > INIT_BYTES_MAX:
+        raise ExportFailed(
+            f"{name} has {init_size} bytes of creation code, the limit is {INIT_BYTES_MAX}"
+            " (EIP-3860)"
+        )
     return (
         json.dumps(
             {
@@ -92,12 +103,42 @@ def render(name: str, *parts: str) -> str:
                 "source_hash": source_hash(metadata["sources"]),
                 "deployed_bytes": size,
                 "abi": abi_of(artifact, *map(artifact_of, parts)),
+                "code_parts": [code_part(bytecode["object"], each) for each in (name, *parts)],
                 "bytecode": bytecode["object"],
             },
             indent=1,
         )
         + "\n"
     )
+
+
+def code_part(creation: str, name: str) -> dict[str, Any]:
+    """Where a contract's code lies in the creation code, and where in it immutables are written."""
+    runtime = artifact_of(name)["deployedBytecode"]
+    at = creation.find(runtime["object"][2:])
+    if at < 0 or at % 2:
+        raise ExportFailed(f"{name}'s code is no part of the creation code that makes it")
+    places = [
+        [place["start"], place["length"]]
+        for written in runtime.get("immutableReferences", {}).values()
+        for place in written
+    ]
+    return {
+        "contract": name,
+        "start": at // 2 - 1,
+        "size": len(runtime["object"][2:]) // 2,
+        "immutables": sorted(places),
+    }
+
+
+def bound(exported: dict[Path, str]) -> dict[Path, str]:
+    """The typed Python of every exported ABI."""
+    found = {}
+    for text in exported.values():
+        contract = json.loads(text)
+        path = BINDINGS / f"{snake(contract['contract'])}.py"
+        found[path] = calls_module(contract["contract"], contract["abi"])
+    return found
 
 
 def artifact_of(name: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import docker.errors
 import requests
 
 from cloud_gpu.protocol.adapters import evm_views as views
+from cloud_gpu.protocol.adapters.bindings import lease_book
 from cloud_gpu.protocol.adapters.evm import read_deployment
-from cloud_gpu.protocol.adapters.evm_abi import lease_book
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.deployment import Deployment
@@ -109,15 +109,13 @@ def _chain(rpc: Rpc, deployment: Deployment) -> str:
 
 
 def _delegate(rpc: Rpc, deployment: Deployment, settings: NodeSettings, key: LocalKey) -> str:
-    account, role, expiry, revoked_at = views.read(
-        rpc, lease_book(), deployment.lease_book, "delegateOf", key.address
-    )
+    found = views.ask(rpc, deployment.lease_book, lease_book.delegate_of(key.address))
     fix = "set it with the wallet: cloud-gpu wallet key"
-    if account.lower() != str(settings.provider).lower() or role != KeyRole.NODE:
+    if found.account != settings.provider or found.role != KeyRole.NODE:
         raise _Missed(f"{key.address} is no node key of {settings.provider}; {fix}")
-    if revoked_at or expiry <= time.time():
+    if found.revoked_at or found.expiry <= time.time():
         raise _Missed(f"{key.address} was revoked or has expired; {fix}")
-    return f"node key of {settings.provider}, {_days(expiry)} left"
+    return f"node key of {settings.provider}, {_days(found.expiry)} left"
 
 
 def _gas(rpc: Rpc, key: LocalKey) -> str:

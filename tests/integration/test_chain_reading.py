@@ -14,7 +14,6 @@ from cloud_gpu.accounting import (
     market_accounts,
 )
 from cloud_gpu.adapters.chain_reading import ChainReader
-from cloud_gpu.protocol.adapters.deployer import AuditPlan, VerifierAccount
 from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
 from cloud_gpu.protocol.audit import BatchState, VerdictResult
@@ -36,6 +35,7 @@ from cloud_gpu.protocol.chain_events import (
     LeaseStarted,
     SegmentConvicted,
 )
+from cloud_gpu.protocol.deployment import AuditPlan, VerifierAccount
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.lease import Windows as LeaseWindows

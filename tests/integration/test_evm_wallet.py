@@ -11,7 +11,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.protocol.adapters.deployer import deploy, read_deployment, write_deployment
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment, write_deployment
 from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError
@@ -24,7 +24,7 @@ from cloud_gpu.protocol.errors import (
 )
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import KeyRole
-from cloud_gpu.protocol.lease import MachineKey, MachineStatus, Windows
+from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from tests.support.anvil import WINDOWS, Anvil, Deployed, key
 from tests.support.trading import trading_on
@@ -222,41 +222,6 @@ def test_native_currency_is_sent(wallet: Wallet) -> None:
 
 
 # The deployer.
-
-
-def test_a_deployment_is_written_down_and_read_back(anvil: Anvil, tmp_path: Path) -> None:
-    anvil.give_native(key("deployer").address)
-    path = tmp_path / "deep" / "deployment.json"
-    made = deploy(
-        anvil.url,
-        key("deployer"),
-        WINDOWS,
-        registration_fee=TokenAmount(5),
-        guardian=key("guardian").address,
-        voucher_interval_s=2,
-        heartbeat_s=1,
-        confirmations=4,
-        path=path,
-    )
-    assert read_deployment(path) == made
-    assert (made.bond_unit.value, made.windows, made.chain_id) == (TOKEN, WINDOWS, 31337)
-    assert (made.voucher_interval_s, made.heartbeat_s, made.confirmations) == (2, 1, 4)
-    assert [p.name for p in path.parent.iterdir()] == ["deployment.json"]
-    again = deploy(anvil.url, key("deployer"), WINDOWS, token=made.token, path=path)
-    assert again.token == made.token
-    assert again.lease_book != made.lease_book
-    assert read_deployment(path) == again
-
-
-def test_windows_beyond_the_contracts_limits_are_refused_by_name(anvil: Anvil) -> None:
-    anvil.give_native(key("deployer").address)
-    with pytest.raises(TransactionReverted, match="LeaseBook_BadWindow: field retire, given 1"):
-        deploy(anvil.url, key("deployer"), Windows(start=10, claim=20, retire=1))
-
-
-def test_a_deployer_without_money_is_told_so(anvil: Anvil) -> None:
-    with pytest.raises(FundsTooSmall, match="send it native currency"):
-        deploy(anvil.url, key("pauper"), WINDOWS)
 
 
 def test_a_broken_deployment_file_is_named(deployed: Deployed, tmp_path: Path) -> None:

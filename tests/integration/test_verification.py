@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_gpu.protocol.adapters.deployer import created_at
+from cloud_gpu.protocol.adapters.deployment_plan import created_at
 from cloud_gpu.protocol.adapters.evm_rpc import octets
 from cloud_gpu.protocol.audit import (
     BatchState,

@@ -20,7 +20,7 @@ from cloud_gpu.adapters.toolchain import find_anvil
 from cloud_gpu.protocol.adapters.deployer import deploy
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, whole
 from cloud_gpu.protocol.adapters.wallet import Wallet
-from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.deployment import Deployment, DeploymentTerms
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import TokenAmount
@@ -158,10 +158,10 @@ class Deployed:
 
 
 def deployed_on(anvil: Anvil, windows: Windows = WINDOWS, **options: Any) -> Deployed:
-    """Deploy on a chain of one's own; `options` as for `deploy`."""
+    """Deploy on a chain of one's own; `options` as of `DeploymentTerms`."""
     deployer = key("deployer")
     anvil.give_native(deployer.address)
-    return Deployed(anvil, deploy(anvil.url, deployer, windows, **options))
+    return Deployed(anvil, deploy(anvil.url, deployer, DeploymentTerms(windows=windows, **options)))
 
 
 @pytest.fixture(scope="session")

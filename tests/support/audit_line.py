@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cloud_gpu.protocol.adapters.deployer import AuditPlan, VerifierAccount, write_deployment
+from cloud_gpu.protocol.adapters.deployment_files import write_deployment
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,
     write_keystore,
     write_password_file,
     write_secret_file,
 )
-from cloud_gpu.protocol.deployment import AuditWindows
+from cloud_gpu.protocol.deployment import AuditPlan, AuditWindows, VerifierAccount
 from cloud_gpu.protocol.identity import KeyRole, LocalKey
 from cloud_gpu.protocol.lease import LeaseFlags, Windows
 from cloud_gpu.protocol.units import TokenAmount

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cloud_gpu.protocol.adapters.deployer import AuditPlan, VerifierAccount
 from cloud_gpu.protocol.audit import (
     Results,
     Verdict,
@@ -31,7 +30,7 @@ from cloud_gpu.protocol.chain_events import (
     SegmentAccused,
     TransactionFailed,
 )
-from cloud_gpu.protocol.deployment import AuditWindows
+from cloud_gpu.protocol.deployment import AuditPlan, AuditWindows, VerifierAccount
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobResult, JobSpec
 from cloud_gpu.protocol.lease import LeaseFlags, LeaseKey, Windows

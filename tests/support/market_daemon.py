@@ -16,7 +16,7 @@ import msgspec
 import tomli_w
 import trio
 
-from cloud_gpu.protocol.adapters.deployer import write_deployment
+from cloud_gpu.protocol.adapters.deployment_files import write_deployment
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,

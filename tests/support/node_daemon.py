@@ -19,7 +19,7 @@ import trio
 from cloud_gpu.adapters.devnet_chain import peer_of
 from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
-from cloud_gpu.protocol.adapters.deployer import write_deployment
+from cloud_gpu.protocol.adapters.deployment_files import write_deployment
 from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,

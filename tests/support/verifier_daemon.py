@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tomli_w
 
-from cloud_gpu.protocol.adapters.deployer import write_deployment
+from cloud_gpu.protocol.adapters.deployment_files import write_deployment
 from cloud_gpu.protocol.adapters.keystore import (
     DEVNET_SCRYPT_N,
     write_keystore,

@@ -9,15 +9,14 @@ from eth_abi.abi import decode, encode
 
 from cloud_gpu.protocol import chain_events as events
 from cloud_gpu.protocol.adapters.evm_abi import (
-    SkipCode,
     decode_revert,
     lease_book,
     payment_token,
-    rejection_of,
 )
 from cloud_gpu.protocol.adapters.evm_calls import calldata, spare_gas
 from cloud_gpu.protocol.adapters.evm_direct import refusal
 from cloud_gpu.protocol.adapters.evm_events import LeaseWord, Log, LogDecoder
+from cloud_gpu.protocol.adapters.evm_skips import SkipCode, rejection_of
 from cloud_gpu.protocol.calls import (
     Begin,
     CancelOne,

@@ -9,7 +9,7 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_abi.abi import encode
 
-from cloud_gpu.protocol.adapters.deployer import created_at
+from cloud_gpu.protocol.adapters.deployment_plan import created_at
 from cloud_gpu.protocol.adapters.evm_abi import decode_revert, verification
 from cloud_gpu.protocol.adapters.evm_audits import BATCH_STATES
 from cloud_gpu.protocol.adapters.evm_calls import calldata, destination

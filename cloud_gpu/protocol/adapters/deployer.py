@@ -1,168 +1,362 @@
-"""Puts the contracts on a chain and writes down where. Blocking; works with any EVM node."""
+"""Puts the contracts on a chain, whatever interrupts it, and writes down where. Blocking.
+
+Any EVM node with EIP-1559 serves. Every contract has one transaction number, fixed before anything
+is sent: what is sent again after a crash replaces or repeats, and never creates a second one.
+"""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from cloud_gpu.protocol.adapters import evm_views as views
-from cloud_gpu.protocol.adapters.evm_abi import lease_book, payment_token, verification
-from cloud_gpu.protocol.adapters.evm_direct import DirectSender
-from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, whole
-from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.deployment import AuditWindows, Deployment
-from cloud_gpu.protocol.errors import ChainUnavailable, SettingsInvalid
+from cloud_gpu.protocol.adapters.bindings import payment_token
+from cloud_gpu.protocol.adapters.deployment_check import check_code, check_deployment, is_there
+from cloud_gpu.protocol.adapters.deployment_files import (
+    Progress,
+    StepProgress,
+    progress_path,
+    read_deployment,
+    read_progress,
+    write_deployment,
+    write_progress,
+)
+from cloud_gpu.protocol.adapters.deployment_plan import (
+    DeploymentPlan,
+    PlannedContract,
+    plan_deployment,
+)
+from cloud_gpu.protocol.adapters.evm_direct import explained, why_reverted
+from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
+from cloud_gpu.protocol.adapters.evm_sender import GAS_MAX, fees_of
+from cloud_gpu.protocol.adapters.evm_transaction import Fees, Transaction
+from cloud_gpu.protocol.deployment import Deployment, DeploymentTerms
+from cloud_gpu.protocol.errors import (
+    ChainUnavailable,
+    FundsTooSmall,
+    GasTooSmall,
+    SettingsInvalid,
+    TransactionReverted,
+)
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.lease import Windows
-from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Address, Digest
+
+_POLL_S: Final = 0.1
+_BUMP_AFTER_S: Final = 45.0
+_LOST_POLLS: Final = 5
+"""A number that is used up, without a receipt, for so many looks was not used by us."""
+
+Say = Callable[[str], None]
 
 
-class VerifierAccount(Value, frozen=True, kw_only=True):
-    """One of the two verifiers that a deployment fixes."""
+def plan(rpc: Rpc, deployer: Address, terms: DeploymentTerms) -> tuple[DeploymentPlan, Fees]:
+    """What a deployment begun now would send, and the fees that would be offered.
 
-    signer: Address
-    """Its key's: signs verdicts and results."""
-    anchor: Digest
-    """Of its hash chain: `cloud-gpu-verifier anchor` prints it."""
-    audits: Address
-    """Whose cash the audit share becomes: the account that pays re-executions."""
-
-
-class AuditPlan(Value, frozen=True, kw_only=True):
-    """What a deployment with verified leases fixes besides."""
-
-    verifiers: tuple[VerifierAccount, VerifierAccount]
-    windows: AuditWindows
+    Sends nothing. Raises ChainUnavailable, also while transactions of the account wait.
+    """
+    chain_id, waiting, count, block, tip = rpc.batch(
+        [
+            ("eth_chainId", ()),
+            ("eth_getTransactionCount", (str(deployer), "pending")),
+            ("eth_getTransactionCount", (str(deployer), "latest")),
+            ("eth_getBlockByNumber", ("latest", False)),
+            ("eth_maxPriorityFeePerGas", ()),
+        ]
+    )
+    for answer in (chain_id, waiting, count, block):
+        if isinstance(answer, RpcError):
+            raise ChainUnavailable(f"the EVM node refused: {answer}") from answer
+    if whole(waiting) != whole(count):
+        raise ChainUnavailable(
+            f"{whole(waiting) - whole(count)} transactions of {deployer} wait to be mined: the"
+            " contracts' addresses depend on their number. Try again when they are, and let"
+            " nothing else send with this key meanwhile"
+        )
+    planned = plan_deployment(
+        terms, chain_id=whole(chain_id), deployer=deployer, first_nonce=whole(count)
+    )
+    return planned, fees_of(block, tip)
 
 
 def deploy(
     rpc_url: str,
     key: Signer,
-    windows: Windows,
+    terms: DeploymentTerms,
     *,
-    audits: AuditPlan | None = None,
-    token: Address | None = None,
-    registration_fee: TokenAmount = ZERO_TOKENS,
-    guardian: Address = ZERO_ADDRESS,
-    voucher_interval_s: int = 60,
-    heartbeat_s: int = 10,
-    confirmations: int = 0,
     path: Path | None = None,
+    say: Say = lambda _text: None,
+    timeout_s: float = 600.0,
 ) -> Deployment:
-    """Deploy LeaseBook, Verification with an `audits` plan, and a token where `token` names none.
+    """Deploy what `terms` want; each contract is `terms.confirmations` blocks deep at the end.
 
-    The devnet's token anybody can mint. The result is also written to `path` as JSON. `key` pays
-    for gas and has no right in the contracts afterwards; nothing else may send with it meanwhile.
-    Raises TransactionReverted (LeaseBook_BadWindow, Verification_BadSetting, …), FundsTooSmall,
-    ChainUnavailable.
+    With a `path`, a call that was interrupted goes on where it was, one that is repeated finds
+    its result; the result is written there as JSON. `key` pays for gas and has no right in the
+    contracts afterwards; nothing else may send with it meanwhile. Raises TransactionReverted
+    (LeaseBook_DecimalsTooMany, …), GasTooSmall (nothing was sent), SettingsInvalid (the file is
+    of another deployment), DeploymentDiffers, ChainUnavailable (call again to go on).
     """
     with Rpc(rpc_url) as rpc:
-        sender = DirectSender(rpc, key)
-        if token is None:
-            token = _created(rpc, sender.send(None, payment_token().deployment()))
-        # The two contracts name each other, so the second one's address is computed beforehand.
-        count = whole(rpc.call("eth_getTransactionCount", str(key.address), "pending"))
-        module = created_at(key.address, count + 1) if audits else ZERO_ADDRESS
-        times = (windows.start, windows.claim, windows.retire, windows.no_show)
-        commit = audits.windows.commit if audits else 0
-        creation = lease_book().deployment(token, times, registration_fee, guardian, module, commit)
-        receipt = sender.send(None, creation)
-        address = _created(rpc, receipt)
-        if audits is not None:
-            _deploy_audits(rpc, sender, address, module, audits)
-        unit, found_token = views.read_all(
-            rpc, lease_book(), address, [("bondUnit", ()), ("token", ())]
-        )
-        assert Address.parse(found_token.lower()) == token, "LeaseBook names the token it was given"
-        deployment = Deployment(
-            chain_id=whole(rpc.call("eth_chainId")),
-            lease_book=address,
-            token=token,
-            first_block=whole(receipt["blockNumber"]),
-            windows=windows,
-            bond_unit=TokenAmount(unit),
-            verification=module,
-            verifiers=tuple(v.signer for v in audits.verifiers) if audits else (),
-            audit=audits.windows if audits else None,
-            voucher_interval_s=voucher_interval_s,
-            heartbeat_s=heartbeat_s,
-            confirmations=confirmations,
-        )
+        if path is not None and (done := _finished(rpc, key.address, terms, path)) is not None:
+            return done
+        work = _Deploying(rpc, key, terms, progress_path(path) if path else None, say, timeout_s)
+        first_block = work.run()
+        decimals = views.ask(rpc, work.token, payment_token.decimals())
+        deployment = work.plan.result(bond_unit=TokenAmount(10**decimals), first_block=first_block)
+        check_deployment(rpc, deployment)
     if path is not None:
         write_deployment(path, deployment)
+        progress_path(path).unlink(missing_ok=True)
     return deployment
 
 
-def _deploy_audits(
-    rpc: Rpc, sender: DirectSender, book: Address, module: Address, audits: AuditPlan
-) -> None:
-    verifiers = [(each.signer, each.anchor, each.audits) for each in audits.verifiers]
-    windows = audits.windows
-    limits_of_time = (windows.challenge, windows.hard_cap, windows.late_slash)
-    created = _created(
-        rpc, sender.send(None, verification().deployment(book, verifiers, limits_of_time))
+def _finished(rpc: Rpc, deployer: Address, terms: DeploymentTerms, path: Path) -> Deployment | None:
+    """What an earlier call completed under the same terms. Raises SettingsInvalid for others'."""
+    if not path.exists():
+        return None
+    found = read_deployment(path)
+    token = found.token if terms.token is None else terms.token
+    planned = plan_deployment(
+        msgspec.structs.replace(terms, token=token),
+        chain_id=found.chain_id,
+        deployer=deployer,
+        first_nonce=0,
     )
-    if created != module:
-        raise ChainUnavailable(
-            "another program sent with the deployer's key meanwhile: LeaseBook names a"
-            f" Verification at {module}, which is not there. Deploy again"
+    wanted = planned.result(bond_unit=found.bond_unit, first_block=found.first_block)
+    places = {name: getattr(found, name) for name in ("lease_book", "verification")}
+    if msgspec.structs.replace(wanted, **places) != found:
+        raise SettingsInvalid(
+            f"deployment {path}: holds another deployment, which is not overwritten; choose"
+            " another file, or move this one away"
+        )
+    check_deployment(rpc, found)
+    progress_path(path).unlink(missing_ok=True)
+    return found
+
+
+class _Deploying:
+    """One deployment under way."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        key: Signer,
+        terms: DeploymentTerms,
+        path: Path | None,
+        say: Say,
+        timeout_s: float,
+    ) -> None:
+        self._rpc, self._key, self._path, self._say = rpc, key, path, say
+        self._give_up_at = time.monotonic() + timeout_s
+        self._sent_at: dict[Digest, float] = {}
+        self._lost: dict[str, int] = {}
+        found = read_progress(path) if path else None
+        self.plan, self._progress = self._resumed(terms, found) if found else self._begun(terms)
+
+    @property
+    def token(self) -> Address:
+        """The payment token, deployed or given."""
+        return self.plan.terms.token or self.plan.contracts[0].address
+
+    def run(self) -> int:
+        """Until every contract is mined and deep enough; the block where logs begin."""
+        self._require_money()
+        while not self._turn():
+            if time.monotonic() > self._give_up_at:
+                raise ChainUnavailable(
+                    "the deployment did not come to its end in time. Nothing is lost:"
+                    " run it again to go on"
+                )
+            time.sleep(_POLL_S)
+        for each in self.plan.contracts:
+            check_code(self._rpc, each.contract, each.address)
+        blocks = [step.block for step in self._progress.steps if step.block is not None]
+        return min(blocks) if len(blocks) == len(self.plan.contracts) else self._progress.began_at
+
+    # Beginning.
+
+    def _begun(self, terms: DeploymentTerms) -> tuple[DeploymentPlan, Progress]:
+        planned, _fees = plan(self._rpc, self._key.address, terms)
+        steps = tuple(
+            StepProgress(contract=each.contract, address=each.address) for each in planned.contracts
+        )
+        return planned, Progress(
+            plan=planned.digest,
+            chain_id=planned.chain_id,
+            deployer=planned.deployer,
+            first_nonce=planned.first_nonce,
+            began_at=whole(self._rpc.call("eth_blockNumber")),
+            steps=steps,
         )
 
+    def _resumed(self, terms: DeploymentTerms, found: Progress) -> tuple[DeploymentPlan, Progress]:
+        chain_id = whole(self._rpc.call("eth_chainId"))
+        planned = plan_deployment(
+            terms, chain_id=chain_id, deployer=self._key.address, first_nonce=found.first_nonce
+        )
+        for field, had, have in (
+            ("chain_id", found.chain_id, chain_id),
+            ("deployer", found.deployer, self._key.address),
+            ("plan", found.plan, planned.digest),
+        ):
+            if had != have:
+                raise SettingsInvalid(
+                    f"progress {self._path}: {field}: it was begun with {had}, found {have} now."
+                    " Use the same chain, key, settings and package to go on, or move the file"
+                    " away to deploy anew"
+                )
+        self._say(f"going on with the deployment that {self._path} tells of")
+        return planned, found
 
-def created_at(deployer: Address, count: int) -> Address:
-    """Where a contract lies that `deployer` creates with its transaction of this number.
+    def _require_money(self) -> None:
+        """Before anything is sent: half a deployment would be no use."""
+        missing = [
+            each
+            for each, step in zip(self.plan.contracts, self._progress.steps, strict=True)
+            if step.block is None
+        ]
+        if not missing:
+            return
+        have = whole(self._rpc.call("eth_getBalance", str(self._key.address), "latest"))
+        most = sum(each.gas_most for each in missing) * self._fees().most
+        if have < most:
+            raise GasTooSmall(
+                needed=most,
+                have=have,
+                text=f"{self._key.address} holds {have} wei, the deployment may cost {most} wei;"
+                " send it native currency",
+            )
 
-    The last 20 bytes of keccak256(rlp([deployer, count])). Source: Ethereum Yellow Paper, 7.
-    """
-    digits = count.to_bytes((count.bit_length() + 7) // 8, "big")
-    number = (
-        digits if len(digits) == 1 and digits[0] < 0x80 else bytes([0x80 + len(digits)]) + digits
-    )
-    body = bytes([0x80 + 20]) + deployer.raw + number
-    return Address(keccak256(bytes([0xC0 + len(body)]) + body).raw[12:])
+    # Going on.
 
+    def _turn(self) -> bool:
+        """One look at the chain, and what is to be done about it; True: all is deep enough."""
+        # The count is asked before the receipts: whoever used it up is mined when they are read.
+        count, head = self._rpc.all(
+            [
+                ("eth_getTransactionCount", (str(self._key.address), "latest")),
+                ("eth_blockNumber", ()),
+            ]
+        )
+        deepest = whole(head) - self.plan.terms.confirmations
+        is_deep = True
+        for place, planned in enumerate(self.plan.contracts):
+            step = self._progress.steps[place]
+            receipt = self._receipt(step)
+            if receipt is not None:
+                is_deep &= self._mined(place, planned, receipt) <= deepest
+            elif not self._is_found(place, planned, whole(count)):
+                return False  # the next ones build on it
+        return is_deep
 
-def write_deployment(path: Path, deployment: Deployment) -> None:
-    """Write the JSON file, whole or not at all; replaces an older one. Raises SettingsInvalid."""
-    scratch: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(to_json(deployment) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(scratch).chmod(0o644)  # nothing in it is secret, and every party reads it
-        Path(scratch).replace(path)
-    except OSError as error:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
-        raise SettingsInvalid(
-            f"deployment {path}: cannot be written ({error.strerror or error}); choose a folder"
-            " that this user may write to, on a disk with room"
-        ) from error
+    def _receipt(self, step: StepProgress) -> Mapping[str, Any] | None:
+        hashes = reversed(step.sent)
+        found = self._rpc.all([("eth_getTransactionReceipt", (str(h),)) for h in hashes])
+        return next((receipt for receipt in found if receipt), None)
 
+    def _mined(self, place: int, planned: PlannedContract, receipt: Mapping[str, Any]) -> int:
+        block = whole(receipt["blockNumber"])
+        if whole(receipt["status"]) != 1:
+            raise self._why(planned, receipt)
+        if self._progress.steps[place].block != block:
+            self._say(f"{planned.contract} {planned.address} in block {block}")
+            self._note(place, block=block)
+        return block
 
-def read_deployment(path: Path) -> Deployment:
-    """Read the JSON file. Raises SettingsInvalid naming the file, the field and the fix."""
-    try:
-        return from_json(path.read_bytes(), Deployment)
-    except FileNotFoundError as error:
-        raise SettingsInvalid(
-            f"deployment {path}: there is no such file; correct the setting, or deploy first"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise SettingsInvalid(
-            f"deployment {path}: {error}; it must be the JSON file that the deployer wrote"
-        ) from error
+    def _is_found(self, place: int, planned: PlannedContract, count: int) -> bool:
+        """A contract without a receipt: send it, wait for it, or find out who took its number."""
+        step = self._progress.steps[place]
+        if step.block is not None:  # its block was replaced
+            self._note(place, block=None)
+        if count < planned.nonce:
+            return False
+        if count == planned.nonce:
+            self._lost.pop(planned.contract, None)
+            self._bring(place, planned)
+            return False
+        if is_there(self._rpc, planned.contract, planned.address):
+            return True  # mined, on a node that keeps no receipts
+        self._lost[planned.contract] = self._lost.get(planned.contract, 0) + 1
+        if self._lost[planned.contract] >= _LOST_POLLS:
+            raise ChainUnavailable(
+                f"{planned.contract}: transaction {planned.nonce} of {self._key.address}"
+                f" was used for something else: another program sent with this key. Move"
+                f" {self._path or 'nothing'} away and deploy anew; what was deployed stays unused"
+            )
+        return False
 
+    def _bring(self, place: int, planned: PlannedContract) -> None:
+        step = self._progress.steps[place]
+        waiting = self._waiting(step)
+        if waiting is None:
+            self._send(place, planned, self._fees())
+        elif time.monotonic() - self._sent_at.setdefault(step.sent[-1], time.monotonic()) > (
+            _BUMP_AFTER_S
+        ):
+            self._send(place, planned, waiting.bumped(self._fees()))
 
-def _created(rpc: Rpc, receipt: Mapping[str, Any]) -> Address:
-    address = Address(octets(receipt["contractAddress"]))
-    if not octets(rpc.call("eth_getCode", str(address), "latest")):
-        raise ChainUnavailable(f"the EVM node mined a deployment, but has no code at {address}")
-    return address
+    def _waiting(self, step: StepProgress) -> Fees | None:
+        """What the newest of our transactions that the node still knows offers."""
+        for sent in reversed(step.sent):
+            found = self._rpc.call("eth_getTransactionByHash", str(sent))
+            if found is not None:
+                most, tip = found["maxFeePerGas"], found["maxPriorityFeePerGas"]
+                return Fees(most=whole(most), tip=whole(tip))
+        return None
+
+    def _send(self, place: int, planned: PlannedContract, fees: Fees) -> None:
+        request = {"from": str(self._key.address), "data": "0x" + planned.init_code.hex()}
+        try:
+            gas = whole(self._rpc.call("eth_estimateGas", request, "latest"))
+        except RpcError as error:
+            raise explained(self._rpc, self._key.address, error) from error
+        transaction = Transaction(
+            chain_id=self.plan.chain_id,
+            nonce=planned.nonce,
+            to=None,
+            payload=planned.init_code,
+            gas=min(GAS_MAX, gas * 12 // 10),
+            fees=fees,
+        )
+        signed = transaction.signed(self._key)
+        step = self._progress.steps[place]
+        if signed.hash not in step.sent:
+            self._note(place, sent=(*step.sent, signed.hash))  # before it leaves
+        self._sent_at[signed.hash] = time.monotonic()
+        try:
+            self._rpc.call("eth_sendRawTransaction", "0x" + signed.raw.hex())
+        except RpcError as error:
+            if not error.says("already", "nonce too low", "underpriced"):
+                raise explained(self._rpc, self._key.address, error) from error
+
+    def _fees(self) -> Fees:
+        block, tip = self._rpc.batch(
+            [("eth_getBlockByNumber", ("latest", False)), ("eth_maxPriorityFeePerGas", ())]
+        )
+        if isinstance(block, RpcError):
+            raise ChainUnavailable(f"the EVM node refused: {block}") from block
+        return fees_of(block, tip)
+
+    def _why(
+        self, planned: PlannedContract, receipt: Mapping[str, Any]
+    ) -> TransactionReverted | FundsTooSmall | ChainUnavailable:
+        transaction = Transaction(
+            chain_id=self.plan.chain_id,
+            nonce=planned.nonce,
+            to=None,
+            payload=planned.init_code,
+            gas=whole(receipt["gasUsed"]),
+            fees=Fees(most=0, tip=0),
+        )
+        return why_reverted(self._rpc, self._key.address, transaction, receipt)
+
+    def _note(self, place: int, **changes: Any) -> None:
+        steps = list(self._progress.steps)
+        steps[place] = msgspec.structs.replace(steps[place], **changes)
+        self._progress = msgspec.structs.replace(self._progress, steps=tuple(steps))
+        if self._path is not None:
+            write_progress(self._path, self._progress)

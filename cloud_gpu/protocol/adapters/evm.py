@@ -20,7 +20,8 @@ from anyio import to_thread
 
 from cloud_gpu.protocol.adapters import evm_views as views
 from cloud_gpu.protocol.adapters.clock import SystemClock
-from cloud_gpu.protocol.adapters.deployer import deploy, read_deployment, write_deployment
+from cloud_gpu.protocol.adapters.deployer import deploy
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment, write_deployment
 from cloud_gpu.protocol.adapters.evm_follower import ContractGone, Follower, Raced
 from cloud_gpu.protocol.adapters.evm_outbox import Outbox
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc

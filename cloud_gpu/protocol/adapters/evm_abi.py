@@ -1,7 +1,7 @@
 """The contracts' ABI in Python: calls encoded, answers, errors and logs decoded, by name.
 
 Read from the package data that the contracts' build exports. Custom errors keep their Solidity
-names, with their numbers. Here too: what a skipped batch entry means, in `RejectReason`s.
+names, with their numbers.
 """
 
 from __future__ import annotations
@@ -18,173 +18,11 @@ from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import DecodingError
 
-from cloud_gpu.protocol.errors import ChainUnavailable, Rejection, RejectReason, SettingsInvalid
+from cloud_gpu.protocol.adapters.evm_skips import SkipCode
+from cloud_gpu.protocol.errors import ChainUnavailable, SettingsInvalid
 from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, MachineStatus
 from cloud_gpu.protocol.values import Address, keccak256
-
-
-class SkipCode(IntEnum):
-    """Why LeaseBook left one entry of a batch out, in the order of Lifecycle.sol."""
-
-    NONE = 0
-    WRONG_PRODUCT = 1
-    WRONG_COUNT = 2
-    WRONG_MATCHER = 3
-    WRONG_PROVIDER = 4
-    SELF_DEALING = 5
-    PRICE_OUTSIDE_LIMITS = 6
-    DURATION_OUTSIDE_LIMITS = 7
-    EXPIRED = 8
-    FEE_ABOVE_LIMIT = 9
-    FLAGS_DIFFER = 10
-    VERIFIED_CLOSED = 11
-    MACHINE_NOT_FREE = 12
-    STALE_SEQUENCE = 13
-    CAP_OUT_OF_RANGE = 14
-    BOND_TOO_LOW = 15
-    CASH_TOO_LOW = 16
-    NONCE_USED = 17
-    BAD_ASK_SIGNATURE = 18
-    BAD_BID_SIGNATURE = 19
-    WRONG_STATE = 20
-    NOTHING_DUE = 21
-    BAD_VOUCHER_SIGNATURE = 22
-    BAD_FINAL_SIGNATURE = 23
-    STILL_RUNNING = 24
-    HELD_NOT_CLEARED = 25
-
-
-_SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
-    {
-        SkipCode.WRONG_PRODUCT: (
-            RejectReason.WRONG_PRODUCT,
-            "product",
-            "one product in both orders, the machine's and the batch's",
-        ),
-        SkipCode.WRONG_COUNT: (
-            RejectReason.WRONG_COUNT,
-            "bid.count",
-            "the GPUs of one machine of the product",
-        ),
-        SkipCode.WRONG_MATCHER: (
-            RejectReason.WRONG_MATCHER,
-            "matcher",
-            "the caller as matcher of both orders",
-        ),
-        SkipCode.WRONG_PROVIDER: (
-            RejectReason.WRONG_PROVIDER,
-            "bid.provider",
-            "the ask's provider, or any",
-        ),
-        SkipCode.SELF_DEALING: (
-            RejectReason.SELF_DEALING,
-            "ask.provider",
-            "a provider other than the buyer",
-        ),
-        SkipCode.PRICE_OUTSIDE_LIMITS: (
-            RejectReason.PRICE_OUTSIDE_LIMITS,
-            "price",
-            "a price within both limits",
-        ),
-        SkipCode.DURATION_OUTSIDE_LIMITS: (
-            RejectReason.DURATION_OUTSIDE_LIMITS,
-            "bid.duration",
-            "a duration within the ask's",
-        ),
-        SkipCode.EXPIRED: (RejectReason.EXPIRED, "start_by", "orders that are still valid"),
-        SkipCode.FEE_ABOVE_LIMIT: (
-            RejectReason.FEE_ABOVE_LIMIT,
-            "max_fee_bps",
-            "the market's fee within both orders' limits",
-        ),
-        SkipCode.FLAGS_DIFFER: (RejectReason.FLAGS_DIFFER, "flags", "flags that agree"),
-        SkipCode.VERIFIED_CLOSED: (
-            RejectReason.FLAGS_DIFFER,
-            "flags",
-            "no verified lease: this deployment opens none now",
-        ),
-        SkipCode.MACHINE_NOT_FREE: (
-            RejectReason.MACHINE_NOT_FREE,
-            "ask.index",
-            "a machine that is free",
-        ),
-        SkipCode.STALE_SEQUENCE: (
-            RejectReason.STALE_SEQUENCE,
-            "ask.seq",
-            "the machine's next lease number",
-        ),
-        SkipCode.CAP_OUT_OF_RANGE: (
-            RejectReason.CAP_OUT_OF_RANGE,
-            "bid.duration",
-            "a cost of 1 to 2^48-1 base units",
-        ),
-        SkipCode.BOND_TOO_LOW: (
-            RejectReason.BOND_TOO_LOW,
-            "ask.index",
-            "a free bond that covers the product's share of the cap",
-        ),
-        SkipCode.CASH_TOO_LOW: (
-            RejectReason.CASH_TOO_LOW,
-            "bid.buyer",
-            "cash in the vault that covers the cap",
-        ),
-        SkipCode.NONCE_USED: (RejectReason.NONCE_USED, "bid.nonce", "a nonce not used before"),
-        SkipCode.BAD_ASK_SIGNATURE: (
-            RejectReason.BAD_SIGNATURE,
-            "ask.signature",
-            "the signature of the provider or its node key",
-        ),
-        SkipCode.BAD_BID_SIGNATURE: (
-            RejectReason.BAD_SIGNATURE,
-            "bid.signature",
-            "the signature of the buyer",
-        ),
-        SkipCode.WRONG_STATE: (
-            RejectReason.WRONG_STATE,
-            "voucher.seq",
-            "the machine's newest lease, active or stopped",
-        ),
-        SkipCode.NOTHING_DUE: (
-            RejectReason.DUPLICATE,
-            "voucher.amount",
-            "more than what was paid already, and accrued",
-        ),
-        SkipCode.BAD_VOUCHER_SIGNATURE: (
-            RejectReason.BAD_SIGNATURE,
-            "voucher.signature",
-            "the signature of the buyer or its session key",
-        ),
-        SkipCode.BAD_FINAL_SIGNATURE: (
-            RejectReason.BAD_SIGNATURE,
-            "final.signature",
-            "the signature of the provider or its node key",
-        ),
-        SkipCode.STILL_RUNNING: (
-            RejectReason.WRONG_STATE,
-            "buyer_final",
-            "the lease's end, or the buyer's own Final to end it early",
-        ),
-        SkipCode.HELD_NOT_CLEARED: (
-            RejectReason.MACHINE_NOT_FREE,
-            "ask.seq",
-            "a machine whose fourth last verified lease was audited to its end",
-        ),
-    }
-)
-"""One row a code: reason, the field concerned, what the contract needed."""
-
-
-def rejection_of(code: int) -> Rejection:
-    """What a skipped entry is told; an unknown code is a newer contract's, and says so."""
-    try:
-        known = SkipCode(code)
-        reason, field, needed = _SKIPS[known]
-    except (ValueError, KeyError):
-        return Rejection(reason=RejectReason.MALFORMED, found=f"skip code {code} of LeaseBook")
-    found = known.name.lower().replace("_", " ")
-    return Rejection(reason=reason, field=field, found=found, needed=needed)
-
 
 _ENUMS: Final[Mapping[str, type[IntEnum]]] = MappingProxyType(
     {
@@ -207,11 +45,27 @@ class Revert(msgspec.Struct, frozen=True):
         return f"{self.name}({inside})" if inside else self.name
 
 
-class Interface:
-    """One contract's functions, events and errors."""
+class CodePart(msgspec.Struct, frozen=True):
+    """What lies at one address after a creation: a stretch of the creation code."""
 
-    def __init__(self, name: str, abi: Sequence[Mapping[str, Any]], bytecode: bytes) -> None:
-        self.name, self.bytecode = name, bytecode
+    contract: str
+    start: int
+    size: int
+    immutables: tuple[tuple[int, int], ...]
+    """Where in it (start, size) the constructor writes values that never change."""
+
+
+class Interface:
+    """One contract's functions, events, errors and code."""
+
+    def __init__(
+        self,
+        name: str,
+        abi: Sequence[Mapping[str, Any]],
+        bytecode: bytes,
+        code_parts: tuple[CodePart, ...] = (),
+    ) -> None:
+        self.name, self.bytecode, self.code_parts = name, bytecode, code_parts
         self._functions: dict[str, tuple[bytes, list[str], list[str]]] = {}
         self._events: dict[bytes, Mapping[str, Any]] = {}
         self._errors: dict[bytes, Mapping[str, Any]] = {}
@@ -239,7 +93,7 @@ class Interface:
     def decode(self, function: str, returned: bytes) -> tuple[Any, ...]:
         """What a function returned. Raises ChainUnavailable where the bytes do not fit."""
         try:
-            return tuple(abi_decode(self._functions[function][2], returned))
+            return _decoded(self._functions[function][2], returned)
         except DecodingError as error:
             raise ChainUnavailable(
                 f"{self.name}.{function} returned {len(returned)} bytes that do not decode:"
@@ -252,6 +106,10 @@ class Interface:
             if calldata[:4] == selector:
                 return name
         return None
+
+    def arguments_of(self, function: str, calldata: bytes) -> tuple[Any, ...]:
+        """What a call of this function was given. Raises eth_abi's DecodingError."""
+        return _decoded(self._functions[function][1], calldata[4:])
 
     def deployment(self, *arguments: Any) -> bytes:
         """Init code. Raises SettingsInvalid while the package holds no bytecode."""
@@ -276,10 +134,10 @@ class Interface:
         indexed = [field for field in entry["inputs"] if field["indexed"]]
         others = [field for field in entry["inputs"] if not field["indexed"]]
         found = {
-            field["name"]: abi_decode([_type(field)], topic)[0]
+            field["name"]: _decoded([_type(field)], topic)[0]
             for field, topic in zip(indexed, topics[1:], strict=True)
         }
-        values = abi_decode([_type(field) for field in others], payload)
+        values = _decoded([_type(field) for field in others], payload)
         found.update({field["name"]: value for field, value in zip(others, values, strict=True)})
         return entry["name"], found
 
@@ -290,7 +148,7 @@ class Interface:
             return None
         fields = entry["inputs"]
         try:
-            values = abi_decode([_type(field) for field in fields], returned[4:])
+            values = _decoded([_type(field) for field in fields], returned[4:])
         except DecodingError:
             return None
         return Revert(
@@ -319,11 +177,26 @@ def _named(field: Mapping[str, Any], value: Any) -> Any:
     if isinstance(value, bytes):  # error fields name things in left-aligned ASCII
         stripped = value.rstrip(b"\0")
         return stripped.decode() if stripped.isascii() else "0x" + value.hex()
-    return Address(bytes.fromhex(value[2:])) if field["type"] == "address" else value
+    return value
+
+
+def _decoded(kinds: Sequence[str], encoded: bytes) -> tuple[Any, ...]:
+    """Values with our addresses; eth_abi's are text. Raises eth_abi's DecodingError."""
+    values = abi_decode(kinds, encoded)
+    return tuple(_own(value) for value in values) if any("address" in k for k in kinds) else values
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_own(part) for part in value)
+    is_address = isinstance(value, str) and len(value) == 42 and value.startswith("0x")
+    return Address(bytes.fromhex(value[2:])) if is_address else value
 
 
 def plain(value: Any) -> Any:
-    """Protocol values as eth_abi takes them."""
+    """Protocol values and rows as eth_abi takes them."""
+    if isinstance(value, msgspec.Struct):
+        return [plain(getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, tuple | list):
         return [plain(part) for part in value]
     raw = getattr(value, "raw", None)
@@ -337,7 +210,9 @@ def interface(contract: str) -> Interface:
     """The package data of a contract: `LeaseBook`, `Verification` or `PaymentToken`."""
     folder = resources.files("cloud_gpu.protocol") / "contracts"
     held = msgspec.json.decode((folder / f"{contract}.json").read_bytes())
-    return Interface(contract, held["abi"], bytes.fromhex(held["bytecode"].removeprefix("0x")))
+    bytecode = bytes.fromhex(held["bytecode"].removeprefix("0x"))
+    parts = msgspec.convert(held["code_parts"], tuple[CodePart, ...])
+    return Interface(contract, held["abi"], bytecode, parts)
 
 
 def lease_book() -> Interface:

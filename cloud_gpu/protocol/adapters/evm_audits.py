@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from cloud_gpu.protocol import chain_events as events
-from cloud_gpu.protocol.adapters.evm_abi import verification
-from cloud_gpu.protocol.audit import BatchState, Commit, Leaf, Results, Verdict
+from cloud_gpu.protocol.adapters.bindings import verification as bound
+from cloud_gpu.protocol.adapters.evm_bound import Call
+from cloud_gpu.protocol.audit import BatchState, Commit, Leaf, Sibling, Verdict
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     CommitBatch,
@@ -18,7 +20,7 @@ from cloud_gpu.protocol.calls import (
 )
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.units import TokenAmount
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import Address, Digest
 
 VerificationCall = (
     CommitBatch
@@ -44,66 +46,63 @@ BATCH_STATES: Final = (
 """By their number in Audits.sol; None: there is no such batch."""
 
 
-def audit_calldata(call: VerificationCall) -> bytes:
-    """The bytes that make Verification do it."""
-    encode = verification().encode
+def audit_call(call: VerificationCall) -> Call[None]:
+    """The function of Verification that does it."""
     match call:
         case CommitBatch(commit=commit):
-            return encode("commitBatch", _commit(commit.payload), commit.signature)
+            return bound.commit_batch(_commit(commit.payload), commit.signature.raw)
         case RevealPreimage():
-            return encode("reveal", *_batch(call.lease, call.batch_no), call.preimage)
+            return bound.reveal(*_batch(call.lease, call.batch_no), call.preimage.raw)
         case FallbackSeed():
-            return encode("fallbackSeed", *_batch(call.lease, call.batch_no))
+            return bound.fallback_seed(*_batch(call.lease, call.batch_no))
         case AccuseSegment(first=first, second=second):
-            proof = [(step.hash, step.weight) for step in call.proof]
-            verdict, signatures = _verdict(first.payload), (first.signature, second.signature)
-            return encode("accuse", _leaf(call.leaf), proof, verdict, *signatures)
+            signatures = (first.signature.raw, second.signature.raw)
+            verdict = _verdict(first.payload)
+            return bound.accuse(_leaf(call.leaf), _proof(call.proof), verdict, *signatures)
         case ContestSegment(verdict=signed):
-            return encode("contest", _verdict(signed.payload), signed.signature)
+            return bound.contest(_verdict(signed.payload), signed.signature.raw)
         case ConvictSegment():
-            return encode("convict", *_batch(call.lease, call.batch_no), call.i)
+            return bound.convict(*_batch(call.lease, call.batch_no), call.i)
         case FinaliseBatch():
-            return encode("finalize", *_ending(call))
+            return _ending(call)
         case _:
             assert_never(call)
 
 
-def _batch(lease: LeaseKey, batch_no: int) -> tuple[Any, ...]:
+def _batch(lease: LeaseKey, batch_no: int) -> tuple[Address, int, int, int]:
     return lease.provider, lease.index, lease.seq, batch_no
 
 
-def _commit(commit: Commit) -> tuple[Any, ...]:
+def _commit(commit: Commit) -> bound.Commit:
     place = (commit.provider, commit.index, commit.seq, commit.batch_no)
-    return (*place, commit.root, commit.n)
+    return bound.Commit(*place, commit.root.raw, commit.n)
 
 
-def _verdict(said: Verdict) -> tuple[Any, ...]:
+def _verdict(said: Verdict) -> bound.Verdict:
     place = (said.provider, said.index, said.seq, said.batch_no, said.i)
-    return (*place, said.leaf, said.result_digest, int(said.result))
+    return bound.Verdict(*place, said.leaf.raw, said.result_digest.raw, said.result)
 
 
-def _leaf(leaf: Leaf) -> tuple[Any, ...]:
+def _leaf(leaf: Leaf) -> bound.Leaf:
     place = (*_batch(leaf.lease, leaf.batch_no), leaf.i, leaf.weight)
-    return (*place, leaf.job, leaf.result, leaf.salt)
+    return bound.Leaf(*place, leaf.job.raw, leaf.result.raw, leaf.salt.raw)
 
 
-def _ending(call: FinaliseBatch) -> tuple[Any, ...]:
-    lease = call.lease
-    said = Results(
-        provider=lease.provider,
-        index=lease.index,
-        seq=lease.seq,
-        batch_no=call.batch_no,
-        incomparable=0,
-    )
+def _proof(steps: Sequence[Sibling]) -> tuple[bound.Sibling, ...]:
+    return tuple(bound.Sibling(step.hash.raw, step.weight) for step in steps)
+
+
+def _ending(call: FinaliseBatch) -> Call[None]:
+    incomparable, signature = 0, b""
     if call.results is not None:
-        said = call.results.payload
-    openings = [
-        (opened.i, opened.leaf, opened.weight, [(step.hash, step.weight) for step in opened.proof])
+        incomparable = call.results.payload.incomparable
+        signature = call.results.signature.raw
+    openings = tuple(
+        bound.Opening(opened.i, opened.leaf.raw, opened.weight, _proof(opened.proof))
         for opened in call.openings
-    ]
-    results = (said.provider, said.index, said.seq, said.batch_no, said.incomparable)
-    return results, openings, call.results.signature if call.results is not None else b""
+    )
+    results = bound.Results(*_batch(call.lease, call.batch_no), incomparable)
+    return bound.finalize(results, openings, signature)
 
 
 def audit_event(name: str, a: dict[str, Any], block: int, at: int) -> events.ChainEvent | None:

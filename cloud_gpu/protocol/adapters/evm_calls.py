@@ -6,10 +6,12 @@ The EIP-712 type strings fix the order of every struct's fields, here as in the 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
-from cloud_gpu.protocol.adapters.evm_abi import lease_book, plain
-from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_calldata
+from cloud_gpu.protocol.adapters.bindings import lease_book
+from cloud_gpu.protocol.adapters.evm_abi import plain
+from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_call
+from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     Begin,
@@ -33,39 +35,32 @@ from cloud_gpu.protocol.calls import (
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.signing import TypedData
+from cloud_gpu.protocol.signing import Signed, TypedData
 from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.voucher import Ready, Voucher
+
+BookCall: TypeAlias = (
+    OpenBatch
+    | PostReady
+    | Begin
+    | SettleBatch
+    | CloseBatch
+    | StopLease
+    | ReleaseLease
+    | RefundUnstarted
+    | ExpireLease
+    | CancelOne
+    | ReturnHeld
+)
+"""Calls of LeaseBook."""
 
 _ENTRY_GAS: Final = 90_000
 """An entry that would be skipped when gas is estimated may go through when it is mined."""
 
 
 def calldata(call: ChainCall) -> bytes:
-    """The bytes that make LeaseBook do it. Raises SettingsInvalid for a contract not deployed."""
-    encode = lease_book().encode
+    """The bytes that make a contract do it. Raises SettingsInvalid for one not deployed."""
     match call:
-        case OpenBatch() | SettleBatch() | CloseBatch():
-            return _batch(call)
-        case PostReady():
-            return encode("postReady", struct(call.ready.payload), call.ready.signature)
-        case Begin():
-            ready, accept = call.ready, call.accept
-            signed_ready = struct(ready.payload), ready.signature
-            return encode("begin", *signed_ready, struct(accept.payload), accept.signature)
-        case StopLease():
-            return encode("stop", *_lease(call.lease))
-        case ReleaseLease():
-            voucher = call.voucher
-            named = struct(voucher.payload) if voucher else (*_lease(call.lease), 0)
-            return encode("release", named, voucher.signature if voucher else b"", int(call.reason))
-        case RefundUnstarted():
-            return encode("refundUnstarted", *_lease(call.lease))
-        case ExpireLease():
-            return encode("expire", *_lease(call.lease))
-        case CancelOne():
-            return encode("cancelOne", call.nonce)
-        case ReturnHeld():
-            return encode("returnHeld", *_lease(call.lease))
         case (
             CommitBatch()
             | RevealPreimage()
@@ -75,29 +70,62 @@ def calldata(call: ChainCall) -> bytes:
             | ConvictSegment()
             | FinaliseBatch()
         ):
-            return audit_calldata(call)
+            return audit_call(call).calldata
+        case _:
+            return _book_call(call).calldata
+
+
+def _book_call(call: BookCall) -> Call[None]:
+    match call:
+        case OpenBatch() | SettleBatch() | CloseBatch():
+            return _batch(call)
+        case PostReady(ready=ready):
+            return lease_book.post_ready(_ready(ready.payload), ready.signature.raw)
+        case Begin(ready=ready, accept=accept):
+            accepted = lease_book.Accept(*struct(accept.payload)), accept.signature.raw
+            return lease_book.begin(_ready(ready.payload), ready.signature.raw, *accepted)
+        case StopLease():
+            return lease_book.stop(*_lease(call.lease))
+        case ReleaseLease(voucher=voucher):
+            if voucher is None:
+                unpaid = lease_book.Voucher(*_lease(call.lease), amount=0)
+                return lease_book.release(unpaid, b"", call.reason)
+            return lease_book.release(_voucher(voucher), voucher.signature.raw, call.reason)
+        case RefundUnstarted():
+            return lease_book.refund_unstarted(*_lease(call.lease))
+        case ExpireLease():
+            return lease_book.expire(*_lease(call.lease))
+        case CancelOne():
+            return lease_book.cancel_one(call.nonce)
+        case ReturnHeld():
+            return lease_book.return_held(*_lease(call.lease))
         case _:
             assert_never(call)
 
 
-def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> bytes:
-    encode = lease_book().encode
+def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> Call[None]:
     match call:
         case OpenBatch():
-            matches = [
-                (struct(m.ask.payload), struct(m.bid.payload), m.ask.signature, m.bid.signature)
+            matches = tuple(
+                lease_book.SignedMatch(
+                    lease_book.Ask(*struct(m.ask.payload)),
+                    lease_book.Bid(*struct(m.bid.payload)),
+                    m.ask.signature.raw,
+                    m.bid.signature.raw,
+                )
                 for m in call.matches
-            ]
-            return encode("openBatch", call.product, call.price, call.market_id, matches)
+            )
+            return lease_book.open_batch(call.product, call.price.value, call.market_id, matches)
         case SettleBatch():
-            vouchers = [struct(voucher.payload) for voucher in call.vouchers]
-            return encode("settleBatch", vouchers, [v.signature for v in call.vouchers])
+            return lease_book.settle_batch(
+                tuple(_voucher(voucher) for voucher in call.vouchers),
+                tuple(voucher.signature.raw for voucher in call.vouchers),
+            )
         case CloseBatch():
-            return encode(
-                "closeBatch",
-                [struct(closing.voucher.payload) for closing in call.closings],
-                [(c.buyer_final or c.voucher).signature for c in call.closings],
-                [closing.final.signature for closing in call.closings],
+            return lease_book.close_batch(
+                tuple(_voucher(closing.voucher) for closing in call.closings),
+                tuple((c.buyer_final or c.voucher).signature.raw for c in call.closings),
+                tuple(closing.final.signature.raw for closing in call.closings),
             )
         case _:
             assert_never(call)
@@ -122,8 +150,16 @@ def spare_gas(call: ChainCall) -> int:
             return 0
 
 
+def _ready(ready: Ready) -> lease_book.Ready:
+    return lease_book.Ready(*struct(ready))
+
+
+def _voucher(voucher: Signed[Voucher]) -> lease_book.Voucher:
+    return lease_book.Voucher(*struct(voucher.payload))
+
+
 def struct(value: TypedData) -> tuple[Any, ...]:
-    """A typed value as the tuple that its Solidity struct is."""
+    """A typed value's fields in the order of its Solidity struct."""
     return tuple(plain(getattr(value, name)) for name in _fields(type(value).TYPE))
 
 
@@ -137,5 +173,5 @@ def _fields(type_string: str) -> tuple[str, ...]:
     )
 
 
-def _lease(key: LeaseKey) -> tuple[Any, int, int]:
+def _lease(key: LeaseKey) -> tuple[Address, int, int]:
     return key.provider, key.index, key.seq

@@ -13,7 +13,12 @@ from cloud_gpu.protocol.adapters.evm_abi import Revert, decode_revert
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
 from cloud_gpu.protocol.adapters.evm_sender import GAS_MAX, fees_of
 from cloud_gpu.protocol.adapters.evm_transaction import Transaction
-from cloud_gpu.protocol.errors import ChainUnavailable, FundsTooSmall, TransactionReverted
+from cloud_gpu.protocol.errors import (
+    ChainUnavailable,
+    FundsTooSmall,
+    GasTooSmall,
+    TransactionReverted,
+)
 from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address
@@ -47,7 +52,7 @@ class DirectSender:
                     time.sleep(_POLL_S)  # another sender of this key was faster
                     continue
                 if not error.says("already known", "already imported"):
-                    raise self._explained(error) from error
+                    raise explained(self._rpc, self._key.address, error) from error
             return self._receipt(str(signed.hash), transaction)
         raise ChainUnavailable(
             f"another program sends with {self._key.address} all the time; stop it, or try later"
@@ -70,7 +75,7 @@ class DirectSender:
         )
         for found in (gas, count, block, chain_id):
             if isinstance(found, RpcError):
-                raise self._explained(found) from found
+                raise explained(self._rpc, self._key.address, found) from found
         return Transaction(
             chain_id=whole(chain_id),
             nonce=whole(count),
@@ -95,40 +100,46 @@ class DirectSender:
                 return found
             if gas_used == transaction.gas:
                 raise TransactionReverted("OutOfGas", f"limit {transaction.gas}")
-            raise self._why(transaction, receipt)
+            raise why_reverted(self._rpc, self._key.address, transaction, receipt)
         raise ChainUnavailable(
             f"transaction {transaction_hash} was not mined in {self._timeout_s:.0f} s; it may still"
             " be: look at the chain before you send it again"
         )
 
-    def _why(
-        self, transaction: Transaction, receipt: Mapping[str, Any]
-    ) -> TransactionReverted | FundsTooSmall | ChainUnavailable:
-        request = {
-            "from": str(self._key.address),
-            "data": "0x" + transaction.payload.hex(),
-            "value": hex(transaction.wei),
-        } | ({"to": str(transaction.to)} if transaction.to else {})
-        block = whole(receipt["blockNumber"])
-        for at in (block, block - 1):
-            try:
-                self._rpc.call("eth_call", request, hex(at))
-            except RpcError as error:
-                return self._explained(error)
-        return TransactionReverted("Reverted", "it lost a race against another transaction")
 
-    def _explained(self, error: RpcError) -> TransactionReverted | FundsTooSmall | ChainUnavailable:
-        if error.says("insufficient funds", "insufficient balance"):
-            wei = whole(self._rpc.call("eth_getBalance", str(self._key.address), "latest"))
-            return FundsTooSmall(
-                needed=0,
-                have=wei,
-                text=f"{self._key.address} holds {wei} wei, too little to pay for gas; send it"
-                f" native currency ({error.message})",
-            )
-        if error.data is None and not error.says("revert"):
-            return ChainUnavailable(f"the EVM node refused: {error}")
-        return refusal(decode_revert(error.data, error.message))
+def why_reverted(
+    rpc: Rpc, sender: Address, transaction: Transaction, receipt: Mapping[str, Any]
+) -> TransactionReverted | FundsTooSmall | ChainUnavailable:
+    """The reason behind a failed receipt: it is run again in its block and in the one before."""
+    request = {
+        "from": str(sender),
+        "data": "0x" + transaction.payload.hex(),
+        "value": hex(transaction.wei),
+    } | ({"to": str(transaction.to)} if transaction.to else {})
+    block = whole(receipt["blockNumber"])
+    for at in (block, block - 1):
+        try:
+            rpc.call("eth_call", request, hex(at))
+        except RpcError as error:
+            return explained(rpc, sender, error)
+    return TransactionReverted("Reverted", "it lost a race against another transaction")
+
+
+def explained(
+    rpc: Rpc, sender: Address, error: RpcError
+) -> TransactionReverted | FundsTooSmall | ChainUnavailable:
+    """What a node's refusal of a transaction means."""
+    if error.says("insufficient funds", "insufficient balance"):
+        wei = whole(rpc.call("eth_getBalance", str(sender), "latest"))
+        return GasTooSmall(
+            needed=0,
+            have=wei,
+            text=f"{sender} holds {wei} wei, too little to pay for gas; send it native currency"
+            f" ({error.message})",
+        )
+    if error.data is None and not error.says("revert"):
+        return ChainUnavailable(f"the EVM node refused: {error}")
+    return refusal(decode_revert(error.data, error.message))
 
 
 def refusal(revert: Revert) -> TransactionReverted | FundsTooSmall:

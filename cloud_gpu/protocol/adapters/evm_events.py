@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from cloud_gpu.protocol import chain_events as events
-from cloud_gpu.protocol.adapters.evm_abi import lease_book, rejection_of, verification
+from cloud_gpu.protocol.adapters.evm_abi import lease_book, verification
 from cloud_gpu.protocol.adapters.evm_audits import audit_event
+from cloud_gpu.protocol.adapters.evm_skips import rejection_of
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
@@ -128,11 +129,11 @@ class LogDecoder:
         )
 
     def _key_event(self, name: str, a: dict[str, Any]) -> events.ChainEvent:
-        account = _address(a["account"])
+        account = a["account"]
         if name == "AccountRegistered":
             self._accounts[a["id"]] = account
             return events.AccountRegistered(account=account, id=a["id"])
-        signer = _address(a["signer"])
+        signer = a["signer"]
         if name == "DelegateSet":
             delegation = Delegation(account=account, role=KeyRole(a["role"]), expiry=a["expiry"])
         else:
@@ -153,18 +154,14 @@ def _account_event(name: str, a: dict[str, Any]) -> events.ChainEvent | None:
     match name:
         case "Deposited" | "Withdrawn":
             return events.CashChanged(
-                account=_address(a["account"]),
+                account=a["account"],
                 amount=TokenAmount(a["amount"]),
                 increase=name == "Deposited",
             )
         case "NonceCancelled":
-            return events.BidsCancelled(
-                account=_address(a["account"]), nonce=a["nonce"], below=False
-            )
+            return events.BidsCancelled(account=a["account"], nonce=a["nonce"], below=False)
         case "NoncesCancelled":
-            return events.BidsCancelled(
-                account=_address(a["account"]), nonce=a["nonceBase"], below=True
-            )
+            return events.BidsCancelled(account=a["account"], nonce=a["nonceBase"], below=True)
         case "ProductRegistered":
             gpu_class, _sheet, region, gpus, min_bond, penalty, notice, flags = a["product"]
             return events.ProductRegistered(
@@ -179,7 +176,7 @@ def _account_event(name: str, a: dict[str, Any]) -> events.ChainEvent | None:
             )
         case "MarketRegistered":
             return events.MarketRegistered(
-                market_id=a["id"], account=_address(a["account"]), fee=BasisPoints(a["feeBps"])
+                market_id=a["id"], account=a["account"], fee=BasisPoints(a["feeBps"])
             )
         case _:  # Paused: openings that it stops come back as failed transactions
             return None
@@ -235,10 +232,6 @@ def _log_missing(what: str) -> ChainUnavailable:
         f"{what} was never logged. Does the deployment's first_block come after its first"
         " transaction, or does this node not keep old logs?"
     )
-
-
-def _address(found: str) -> Address:
-    return Address(bytes.fromhex(found[2:]))
 
 
 def _machine(a: dict[str, Any]) -> MachineKey:

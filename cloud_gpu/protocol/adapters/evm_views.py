@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from cloud_gpu.protocol.adapters.evm_abi import (
-    Interface,
-    decode_revert,
-    lease_book,
-    payment_token,
-)
+from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token
+from cloud_gpu.protocol.adapters.evm_abi import decode_revert
+from cloud_gpu.protocol.adapters.evm_bound import AnswerT, Call
 from cloud_gpu.protocol.adapters.evm_rpc import Request, Rpc, RpcError, octets, whole
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
@@ -44,78 +42,68 @@ def check(rpc: Rpc, deployment: Deployment) -> Digest:
     return Digest(octets(first["hash"]))
 
 
-def call_request(
-    interface: Interface, to: Address, function: str, *arguments: Any, at: str = "latest"
-) -> Request:
-    """The request that reads a view function."""
-    data = "0x" + interface.encode(function, *arguments).hex()
-    return "eth_call", ({"to": str(to), "data": data}, at)
+def request(to: Address, view: Call[Any], *, at: str = "latest") -> Request:
+    """The request that asks a view."""
+    return "eth_call", ({"to": str(to), "data": "0x" + view.calldata.hex()}, at)
 
 
-def read(rpc: Rpc, interface: Interface, to: Address, function: str, *arguments: Any) -> Any:
-    """One view function's only result. Raises ChainUnavailable."""
-    return read_all(rpc, interface, to, [(function, arguments)])[0]
+def ask(rpc: Rpc, to: Address, view: Call[AnswerT], *, at: str = "latest") -> AnswerT:
+    """What a view answers. Raises ChainUnavailable."""
+    return ask_all(rpc, to, [view], at=at)[0]
 
 
-def read_all(
-    rpc: Rpc,
-    interface: Interface,
-    to: Address,
-    questions: list[tuple[str, tuple[Any, ...]]],
-    *,
-    at: str = "latest",
-) -> list[Any]:
-    """Several views in one request; a function with several results gives a tuple of them."""
-    requests = [call_request(interface, to, name, *given, at=at) for name, given in questions]
+def ask_all(
+    rpc: Rpc, to: Address, views: Sequence[Call[AnswerT]], *, at: str = "latest"
+) -> list[AnswerT]:
+    """Several views in one request. Raises ChainUnavailable."""
     found = []
-    for (name, _), answer in zip(questions, rpc.batch(requests), strict=True):
+    answers = rpc.batch([request(to, view, at=at) for view in views])
+    for view, answer in zip(views, answers, strict=True):
         if isinstance(answer, RpcError):
             reason = decode_revert(answer.data, answer.message)
-            raise ChainUnavailable(f"{interface.name}.{name} at {to}: {reason}") from answer
-        values = interface.decode(name, octets(answer))
-        found.append(values[0] if len(values) == 1 else values)
+            raise ChainUnavailable(f"{view.contract}.{view.function} at {to}: {reason}") from answer
+        found.append(view.answer(octets(answer)))
     return found
 
 
 def account(rpc: Rpc, deployment: Deployment, address: Address) -> AccountView:
     """See `EvmChain.account`."""
-    cash, number, base, bits = read(rpc, lease_book(), deployment.lease_book, "accountOf", address)
-    return AccountView(id=number, cash=TokenAmount(cash), nonce_base=base, nonce_bits=bits)
+    found = ask(rpc, deployment.lease_book, lease_book.account_of(address))
+    return AccountView(
+        id=found.id,
+        cash=TokenAmount(found.cash),
+        nonce_base=found.nonce_base,
+        nonce_bits=found.nonce_bits,
+    )
 
 
 def machine(rpc: Rpc, deployment: Deployment, key: MachineKey) -> MachineView:
     """See `EvmChain.machine`. All of it is of one block."""
-    book, block = lease_book(), rpc.call("eth_blockNumber")
-    status, product, seq, next_seq, bond, locked, _retire_at = read_all(
-        rpc, book, deployment.lease_book, [("machineOf", (key.provider, key.index))], at=block
-    )[0]
-    lease = read_all(
-        rpc, book, deployment.lease_book, [("leaseOf", (key.provider, key.index, seq))], at=block
-    )[0]
-    _status, buyer, cap, paid, _ceiling, market_id, start, duration, _flags, _notice_at = lease
+    book, block = deployment.lease_book, rpc.call("eth_blockNumber")
+    found = ask(rpc, book, lease_book.machine_of(key.provider, key.index), at=block)
+    lease = ask(rpc, book, lease_book.lease_of(key.provider, key.index, found.seq), at=block)
     buyer_id = 0
-    if int(buyer, 16):
-        questions = [("accountOf", (Address(bytes.fromhex(buyer[2:])),))]
-        buyer_id = read_all(rpc, book, deployment.lease_book, questions, at=block)[0][1]
+    if not lease.buyer.is_zero:
+        buyer_id = ask(rpc, book, lease_book.account_of(lease.buyer), at=block).id
     return MachineView(
-        status=MachineStatus(status),
-        product=product,
-        bond=TokenAmount(bond * deployment.bond_unit.value),
-        locked=TokenAmount(locked),
-        seq=seq,
-        next_seq=next_seq,
-        cap=TokenAmount(cap),
-        paid=TokenAmount(paid),
+        status=MachineStatus(found.status),
+        product=found.product,
+        bond=TokenAmount(found.bond * deployment.bond_unit.value),
+        locked=TokenAmount(found.locked),
+        seq=found.seq,
+        next_seq=found.next_seq,
+        cap=TokenAmount(lease.cap),
+        paid=TokenAmount(lease.paid),
         buyer_id=buyer_id,
-        start=start,
-        duration=duration,
-        market_id=market_id,
+        start=lease.start,
+        duration=lease.duration,
+        market_id=lease.market_id,
     )
 
 
 def token_balance(rpc: Rpc, deployment: Deployment, address: Address) -> TokenAmount:
     """See `EvmChain.token_balance`."""
-    return TokenAmount(read(rpc, payment_token(), deployment.token, "balanceOf", address))
+    return TokenAmount(ask(rpc, deployment.token, payment_token.balance_of(address)))
 
 
 def native_balance(rpc: Rpc, address: Address) -> int:

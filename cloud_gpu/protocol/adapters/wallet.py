@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from cloud_gpu.protocol.adapters import evm_views as views
-from cloud_gpu.protocol.adapters.evm_abi import Interface, lease_book, payment_token
+from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token
+from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
+from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets
 from cloud_gpu.protocol.calls import ReleaseLease
-from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.deployment import LEASE_BOOK, Deployment
 from cloud_gpu.protocol.errors import FundsTooSmall, TransactionReverted
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import KeyRole, Signer
@@ -102,7 +104,7 @@ class Wallet:
         found = self.account().id
         if found:
             return found
-        log = self._book("register", event="AccountRegistered")
+        log = self._book(lease_book.register(), event="AccountRegistered")
         return int(log["id"])
 
     def deposit(self, amount: TokenAmount, to: Address | None = None) -> None:
@@ -121,22 +123,22 @@ class Wallet:
         to = to or self.address
         permit = self._permit(amount)
         if permit is not None:
-            self._book("depositWithPermit", to, amount, *permit)
+            self._book(lease_book.deposit_with_permit(to, amount.value, *permit))
             return
-        self._token("approve", self.deployment.lease_book, amount)
-        self._book("deposit", to, amount)
+        self._token(payment_token.approve(self.deployment.lease_book, amount.value))
+        self._book(lease_book.deposit(to, amount.value))
 
     def withdraw(self, amount: TokenAmount) -> None:
         """Move cash out of the vault to the wallet."""
-        self._book("withdraw", amount)
+        self._book(lease_book.withdraw(amount.value))
 
     def mint(self, amount: TokenAmount, to: Address | None = None) -> None:
         """Create tokens of a development network out of nothing."""
-        self._token("mint", to or self.address, amount)
+        self._token(payment_token.mint(to or self.address, amount.value))
 
     def transfer(self, to: Address, amount: TokenAmount) -> None:
         """Send tokens of the wallet."""
-        self._token("transfer", to, amount)
+        self._token(payment_token.transfer(to, amount.value))
 
     def transfer_native(self, to: Address, wei: int) -> None:
         """Send native currency, for gas."""
@@ -155,19 +157,19 @@ class Wallet:
         self, signer: Address, role: KeyRole, expiry: int, proof: Signature
     ) -> None:
         """Like `set_delegate`, for a key that signed `prove_delegate` on another machine."""
-        self._book("setDelegate", signer, role, expiry, proof)
+        self._book(lease_book.set_delegate(signer, role, expiry, proof.raw))
 
     def revoke_delegate(self, signer: Address) -> None:
         """End a key, `windows.start` seconds from now."""
-        self._book("revokeDelegate", signer)
+        self._book(lease_book.revoke_delegate(signer))
 
     def cancel_one(self, nonce: int) -> None:
         """Void one's bids with this nonce."""
-        self._book("cancelOne", nonce)
+        self._book(lease_book.cancel_one(nonce))
 
     def cancel_below(self, nonce: int) -> None:
         """Void one's bids with a lower nonce."""
-        self._book("cancelBelow", nonce)
+        self._book(lease_book.cancel_below(nonce))
 
     # Tables.
 
@@ -184,55 +186,57 @@ class Wallet:
         sheet: Digest = ZERO_DIGEST,
     ) -> int:
         """The number of a new product; `sheet` is the digest of its published description."""
-        row = (
-            gpu_class.encode("ascii").ljust(32, b"\0"),
-            sheet,
-            region_group.encode("ascii").ljust(16, b"\0"),
-            slice_gpus,
-            min_bond,
-            penalty,
-            notice,
-            flags,
+        row = lease_book.Product(
+            gpu_class=gpu_class.encode("ascii").ljust(32, b"\0"),
+            sheet_hash=sheet.raw,
+            region_group=region_group.encode("ascii").ljust(16, b"\0"),
+            slice_gpus=slice_gpus,
+            min_bond_bps=min_bond.value,
+            penalty_bps=penalty.value,
+            notice=notice,
+            flags=flags,
         )
-        return int(self._book("registerProduct", row, event="ProductRegistered")["id"])
+        return int(self._book(lease_book.register_product(row), event="ProductRegistered")["id"])
 
     def register_market(self, fee: BasisPoints) -> int:
         """The number of a new market whose fees go to this account."""
-        return int(self._book("registerMarket", fee, event="MarketRegistered")["id"])
+        return int(
+            self._book(lease_book.register_market(fee.value), event="MarketRegistered")["id"]
+        )
 
     # Machines.
 
     def add_machine(self, index: int, bond: TokenAmount, product: int) -> None:
         """Put machine `index` up for rent, with a bond out of the vault (whole bond units)."""
-        self._book("addMachine", index, self._bond_units(bond), product)
+        self._book(lease_book.add_machine(index, self._bond_units(bond), product))
 
     def add_bond(self, index: int, bond: TokenAmount) -> None:
         """Add to a machine's bond (whole bond units)."""
-        self._book("addBond", index, self._bond_units(bond))
+        self._book(lease_book.add_bond(index, self._bond_units(bond)))
 
     def pause(self, index: int) -> None:
         """Take a free machine off the market."""
-        self._book("pause", index)
+        self._book(lease_book.pause(index))
 
     def unpause(self, index: int) -> None:
         """Put a paused machine back."""
-        self._book("unpause", index)
+        self._book(lease_book.unpause(index))
 
     def retire(self, index: int) -> None:
         """Start a machine's removal."""
-        self._book("retire", index)
+        self._book(lease_book.retire(index))
 
     def finish_retire(self, index: int) -> None:
         """Take a retiring machine's bond back, `windows.retire` seconds after."""
-        self._book("finishRetire", index)
+        self._book(lease_book.finish_retire(index))
 
     def cancel_asks(self, index: int, next_seq: int) -> None:
         """Void one's asks of a machine for a lower lease number."""
-        self._book("cancelAsks", index, next_seq)
+        self._book(lease_book.cancel_asks(index, next_seq))
 
     def give_notice(self, lease: LeaseKey) -> None:
         """Tell the buyer of an active lease that this provider will leave."""
-        self._book("giveNotice", lease.provider, lease.index, lease.seq)
+        self._book(lease_book.give_notice(lease.provider, lease.index, lease.seq))
 
     def release(
         self,
@@ -268,13 +272,12 @@ class Wallet:
 
     # Sending.
 
-    def _book(self, function: str, *given: Any, event: str | None = None) -> Mapping[str, Any]:
-        book = lease_book()
-        receipt = self._sender.send(self.deployment.lease_book, book.encode(function, *given))
-        return _logged(book, receipt, event) if event else {}
+    def _book(self, call: Call[Any], *, event: str | None = None) -> Mapping[str, Any]:
+        receipt = self._sender.send(self.deployment.lease_book, call.calldata)
+        return _logged(interface(LEASE_BOOK), receipt, event) if event else {}
 
-    def _token(self, function: str, *given: Any) -> None:
-        self._sender.send(self.deployment.token, payment_token().encode(function, *given))
+    def _token(self, call: Call[Any]) -> None:
+        self._sender.send(self.deployment.token, call.calldata)
 
     def _bond_units(self, bond: TokenAmount) -> int:
         unit = self.deployment.bond_unit.value
@@ -287,17 +290,16 @@ class Wallet:
 
     def _permit(self, amount: TokenAmount) -> tuple[int, int, bytes, bytes] | None:
         """deadline, v, r, s; None for a token without permits under the usual domain."""
-        token, address = payment_token(), self.deployment.token
-        requests = [
-            views.call_request(token, address, "name"),
-            views.call_request(token, address, "nonces", self.address),
-            views.call_request(token, address, "DOMAIN_SEPARATOR"),
-        ]
-        name, nonce, separator = self._rpc.batch(requests)
+        address = self.deployment.token
+        named, counted = payment_token.name(), payment_token.nonces(self.address)
+        separated = payment_token.domain_separator()
+        name, nonce, separator = self._rpc.batch(
+            [views.request(address, view) for view in (named, counted, separated)]
+        )
         if not all(isinstance(found, str) for found in (name, nonce, separator)):
             return None
         domain = Domain(
-            name=token.decode("name", octets(name))[0],
+            name=named.answer(octets(name)),
             chain_id=self.deployment.chain_id,
             verifying_contract=address,
         )
@@ -307,7 +309,7 @@ class Wallet:
             owner=self.address,
             spender=self.deployment.lease_book,
             value=amount,
-            nonce=token.decode("nonces", octets(nonce))[0],
+            nonce=counted.answer(octets(nonce)),
             deadline=self.chain_time() + _PERMIT_LIFE_S,
         )
         signature = self._key.sign_digest(permit.digest(domain)).raw

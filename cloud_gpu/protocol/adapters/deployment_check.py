@@ -1,0 +1,134 @@
+"""Whether what lies on a chain is what a deployment says: the code, and what constructors fixed.
+
+Immutables are values of a deployment, so code is compared without them, and they are read through
+views. Blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloud_gpu.protocol.adapters import evm_views as views
+from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token, verification
+from cloud_gpu.protocol.adapters.deployment_plan import created_at
+from cloud_gpu.protocol.adapters.evm_abi import CodePart, Interface, interface
+from cloud_gpu.protocol.adapters.evm_bound import Call
+from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, whole
+from cloud_gpu.protocol.deployment import LEASE_BOOK, VERIFICATION, Deployment
+from cloud_gpu.protocol.errors import ChainUnavailable, DeploymentDiffers
+from cloud_gpu.protocol.values import Address
+
+
+def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
+    """What was found equal, one line a fact. Raises DeploymentDiffers, ChainUnavailable."""
+    chain_id = whole(rpc.call("eth_chainId"))
+    if chain_id != deployment.chain_id:
+        raise ChainUnavailable(
+            f"{rpc.shown} serves chain {chain_id}, the deployment is on chain"
+            f" {deployment.chain_id}: correct `rpc`, or name the other file"
+        )
+    found = [*check_code(rpc, LEASE_BOOK, deployment.lease_book)]
+    found += _check_views(rpc, deployment.lease_book, _of_lease_book(deployment))
+    if deployment.audit is not None:
+        found += check_code(rpc, VERIFICATION, deployment.verification)
+        found += _check_views(rpc, deployment.verification, _of_verification(deployment))
+        fixed = views.ask(rpc, deployment.verification, verification.verifiers())
+        signers = tuple(verifier.signer for verifier in fixed)
+        if signers != deployment.verifiers:
+            raise DeploymentDiffers("verifiers", _shown(signers), _shown(deployment.verifiers))
+    decimals = views.ask(rpc, deployment.token, payment_token.decimals())
+    if 10**decimals != deployment.bond_unit.value:
+        raise DeploymentDiffers("bond_unit", str(10**decimals), str(deployment.bond_unit.value))
+    return (*found, f"token {deployment.token} has {decimals} decimals")
+
+
+def check_code(rpc: Rpc, contract: str, address: Address) -> tuple[str, ...]:
+    """Compare a contract's code, and that of what it created, with this package's build.
+
+    Raises DeploymentDiffers.
+    """
+    known = interface(contract)
+    main, *parts = known.code_parts
+    written = _compared(rpc, known, main, address)
+    found = [f"{contract} {address}: {main.size} bytes of code are this package's"]
+    for count, part in enumerate(parts, start=1):
+        at = created_at(address, count)
+        if at.raw.rjust(32, b"\0") not in written:
+            raise DeploymentDiffers(f"{contract}'s {part.contract}", "another address", str(at))
+        _compared(rpc, known, part, at)
+        found.append(f"{part.contract} {at}: {part.size} bytes of code are this package's")
+    return tuple(found)
+
+
+def is_there(rpc: Rpc, contract: str, address: Address) -> bool:
+    """Whether the contract, and nothing else, lies there."""
+    try:
+        check_code(rpc, contract, address)
+    except DeploymentDiffers:
+        return False
+    return True
+
+
+def _compared(rpc: Rpc, known: Interface, part: CodePart, address: Address) -> set[bytes]:
+    """What is written where the part has immutables. Raises DeploymentDiffers."""
+    found = octets(rpc.call("eth_getCode", str(address), "latest"))
+    wanted = known.bytecode[part.start : part.start + part.size]
+    field = f"code of {part.contract} at {address}"
+    if len(found) != len(wanted):
+        raise DeploymentDiffers(field, f"{len(found)} bytes", f"{len(wanted)} bytes")
+    if _masked(found, part) != _masked(wanted, part):
+        raise DeploymentDiffers(field, "other code", "this package's build")
+    return {found[start : start + size] for start, size in part.immutables}
+
+
+def _masked(code: bytes, part: CodePart) -> bytes:
+    masked = bytearray(code)
+    for start, size in part.immutables:
+        masked[start : start + size] = bytes(size)
+    return bytes(masked)
+
+
+Expected = Sequence[tuple[Call[Any], Any]]
+"""Views, and what they must answer."""
+
+
+def _of_lease_book(deployment: Deployment) -> Expected:
+    times, audit = deployment.windows, deployment.audit
+    windows = lease_book.Windows(times.start, times.claim, times.retire, times.no_show)
+    return (
+        (lease_book.token(), deployment.token),
+        (lease_book.windows(), windows),
+        (lease_book.bond_unit(), deployment.bond_unit.value),
+        (lease_book.registration_fee(), deployment.registration_fee.value),
+        (lease_book.guardian(), deployment.guardian),
+        (lease_book.verification(), deployment.verification),
+        (lease_book.commit_window(), audit.commit if audit else 0),
+        (lease_book.domain_separator(), deployment.domain.separator),
+    )
+
+
+def _of_verification(deployment: Deployment) -> Expected:
+    audit = deployment.audit
+    assert audit is not None, "asked for where there are audits"
+    windows = verification.AuditWindows(audit.challenge, audit.hard_cap, audit.late_slash)
+    return (
+        (verification.lease_book(), deployment.lease_book),
+        (verification.audit_windows(), windows),
+        (verification.domain_separator(), deployment.verification_domain.separator),
+    )
+
+
+def _check_views(rpc: Rpc, address: Address, expected: Expected) -> tuple[str, ...]:
+    asked = [view for view, _ in expected]
+    for (view, wanted), found in zip(expected, views.ask_all(rpc, address, asked), strict=True):
+        if found != wanted:
+            field = f"{view.contract}.{view.function}"
+            raise DeploymentDiffers(field, _shown(found), _shown(wanted))
+    return (f"{asked[0].contract}: {', '.join(v.function for v in asked)} are the deployment's",)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(_shown(part) for part in value)
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
