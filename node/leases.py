@@ -244,7 +244,7 @@ class LeaseWork:
         if self.ready is None or review.now > instant(deadline):
             return
         if self.accept is not None:
-            begin = Begin(ready=self.ready, accept=self.accept)
+            begin = Begin(ready=None, accept=self.accept)
             self._transact("begin", begin, retry_s, review)
             self._work(review)
         elif not chain.is_ready_posted:

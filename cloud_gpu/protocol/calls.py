@@ -42,7 +42,9 @@ class PostReady(_Call, frozen=True, kw_only=True):
 
 
 class Begin(_Call, frozen=True, kw_only=True):
-    ready: Signed[Ready]
+    """`ready` None: the provider or its node key sends it, whose call says as much."""
+
+    ready: Signed[Ready] | None
     accept: Signed[Accept]
 
 

@@ -270,9 +270,11 @@ class SimulatedBook:
     ) -> bool:
         """Whether the account, or its key of the role at that time, signed."""
         signer = recover(payload.digest(self.deployment.domain), signature)
-        if signer is None:
-            return False
-        return signer == account or self.keys.may_sign(account, signer, role, at)
+        return signer is not None and self.speaks_for(account, signer, role, at)
+
+    def speaks_for(self, account: Address, key: Address, role: KeyRole, at: int) -> bool:
+        """Whether it is the account's own key, or one of the role at that time."""
+        return key == account or self.keys.may_sign(account, key, role, at)
 
     def ceiling(self, lease: LeaseRow) -> int:
         """What has accrued."""

@@ -45,7 +45,7 @@ from cloud_gpu.protocol.settlement import bond_needed, no_show_amount, payable, 
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down, share_down
 from cloud_gpu.protocol.values import Address
-from cloud_gpu.protocol.voucher import Ready, Voucher
+from cloud_gpu.protocol.voucher import Accept, Ready, Voucher
 from cloud_gpu.testing.simulated_book import RUNNING, LeaseRow, Revert, SimulatedBook
 from cloud_gpu.testing.simulated_verification import carry_out_audit
 
@@ -64,7 +64,7 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
         case PostReady():
             _post_ready(book, call.ready)
         case Begin():
-            _begin(book, call)
+            _begin(book, sender, call)
         case StopLease():
             _stop(book, sender, call.lease)
         case ReleaseLease():
@@ -222,22 +222,41 @@ def _require_ready(book: SimulatedBook, ready: Signed[Ready]) -> None:
         raise Revert("LeaseBook_BadSignature")
 
 
-def _begin(book: SimulatedBook, call: Begin) -> None:
-    key, accept = call.ready.payload.lease, call.accept.payload
-    machine, lease = book.lease_in(key, MachineStatus.FUNDED)
+def _begin(book: SimulatedBook, sender: Address, call: Begin) -> None:
+    """By anybody with the Ready; or by the provider without, where a bad entry is left out."""
+    accept, ready = call.accept.payload, call.ready
+    if ready is not None:
+        if accept.lease != ready.payload.lease:
+            raise Revert("LeaseBook_WrongLease")
+        _require_ready(book, ready)
+    elif not book.speaks_for(accept.provider, sender, KeyRole.NODE, book.now):
+        raise Revert("LeaseBook_NotOwner")
+    refused = _start(book, call.accept)
+    if refused is None:
+        return
+    if ready is not None:
+        raise Revert(f"LeaseBook_{refused}")
+    rejection = Rejection(reason=RejectReason.WRONG_STATE, field="entry 0", found=refused)
+    book.log.append(EntrySkipped(call=call, position=0, rejection=rejection))
+
+
+def _start(book: SimulatedBook, signed: Signed[Accept]) -> str | None:
+    accept = signed.payload
+    machine = book.machines.get(accept.lease.machine)
+    lease = machine.lease if machine else None
+    funded = machine is not None and machine.status is MachineStatus.FUNDED
+    if machine is None or lease is None or not funded or machine.seq != accept.seq:
+        return "WrongStatus"
     if book.now > lease.start:
-        raise Revert("LeaseBook_TooLate")
-    if accept.lease != key:
-        raise Revert("LeaseBook_WrongLease")
-    opened_at = lease.start - book.deployment.windows.start
-    if not opened_at <= accept.started_at <= book.now:
-        raise Revert("LeaseBook_StartOutOfRange")
-    _require_ready(book, call.ready)
-    signed = (accept, call.accept.signature, lease.buyer, KeyRole.SESSION, accept.started_at)
-    if not book.is_signed_by(*signed):
-        raise Revert("LeaseBook_BadSignature")
+        return "TooLate"
+    if not lease.start - book.deployment.windows.start <= accept.started_at <= book.now:
+        return "StartOutOfRange"
+    told = (accept, signed.signature, lease.buyer, KeyRole.SESSION, accept.started_at)
+    if not book.is_signed_by(*told):
+        return "BadSignature"
     lease.start, machine.status = accept.started_at, MachineStatus.ACTIVE
-    book.log.append(LeaseStarted(lease=key, started_at=accept.started_at, at=book.now))
+    book.log.append(LeaseStarted(lease=accept.lease, started_at=accept.started_at, at=book.now))
+    return None
 
 
 def _paid_after(book: SimulatedBook, lease: LeaseRow, amount: TokenAmount) -> int:

@@ -4,8 +4,9 @@ pragma solidity ^0.8.30;
 import {BackOffice} from "./BackOffice.sol";
 import {Holdings} from "./book/Holdings.sol";
 import {Ledger} from "./book/Ledger.sol";
-import {Openings} from "./book/Openings.sol";
+import {Matches} from "./book/Matches.sol";
 import {Payments} from "./book/Payments.sol";
+import {Starts} from "./book/Starts.sol";
 import {ILeaseTrading} from "./interfaces/ILeaseTrading.sol";
 import {Windows} from "./types/Rows.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
@@ -14,7 +15,7 @@ import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IER
 /// @dev Trading and held pay are here, everything else in {BackOffice}, reached through the fallback: to callers both are one
 /// contract with the functions of {ILeaseBook}. No owner, no proxy admin, no upgrade: a new version is a new
 /// deployment that users join by choice.
-contract LeaseBook is Openings, Payments, Holdings {
+contract LeaseBook is Matches, Starts, Payments, Holdings {
     address private immutable BACK_OFFICE;
 
     /// @param token_ The payment token, at most 8 decimals, no fee on transfer.

@@ -40,7 +40,7 @@ def check_story(told: dict[str, Any]) -> None:
     assert told["balance_difference"] == 0
     assert (told["slashed"], told["audits"] > 3, told["re_executions"] > 3) == (1, True, True)
     assert told["gas"] == sum(step["gas"] for step in told["gas_by_step"].values()) > 0
-    assert {"openBatch", "begin", "commitBatch", "convict"} <= set(told["gas_by_step"])
+    assert {"openPacked", "beginPacked", "commitBatch", "convict"} <= set(told["gas_by_step"])
     assert any("simulated" in text for text in told["stand_ins"])
     assert any("wrong-results" in text for text in told["stand_ins"])
     assert told["accuracy"] > 0.9

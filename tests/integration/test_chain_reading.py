@@ -132,7 +132,7 @@ def test_gas_is_counted_by_function_between_two_blocks(story: Story) -> None:
     story.anvil.pass_time(WINDOWS.start + 1)
     story.send(t.buyer, RefundUnstarted(lease=t.lease()))
     uses = story.reader.gas(first, story.reader.newest_block())
-    assert {use.step: use.transactions for use in uses} == {"openBatch": 1, "refundUnstarted": 1}
+    assert {use.step: use.transactions for use in uses} == {"openPacked": 1, "refundUnstarted": 1}
     assert all(21_000 < use.gas < 400_000 for use in uses)
 
 
@@ -325,7 +325,9 @@ async def test_a_verifier_that_steps_in_gets_the_audit_share(sheet: Sheet) -> No
     }
     uses = sheet.reader.gas(sheet.first + 1, sheet.block)
     counted = {(use.contract, use.step): use.transactions for use in uses}
-    assert counted == {("LeaseBook", step): 1 for step in ("openBatch", "begin", "closeBatch")} | {
+    assert counted == {
+        ("LeaseBook", step): 1 for step in ("openPacked", "begin", "closePacked")
+    } | {
         ("Verification", step): 1
         for step in ("commitBatch", "reveal", "accuse", "contest", "finalize")
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from eth_abi.abi import decode, encode
+from msgspec.structs import replace
 
 from cloud_gpu.protocol import chain_events as events
 from cloud_gpu.protocol.adapters.evm_abi import (
@@ -16,6 +17,7 @@ from cloud_gpu.protocol.adapters.evm_abi import (
 from cloud_gpu.protocol.adapters.evm_calls import calldata, spare_gas
 from cloud_gpu.protocol.adapters.evm_direct import refusal
 from cloud_gpu.protocol.adapters.evm_events import LeaseWord, Log, LogDecoder
+from cloud_gpu.protocol.adapters.evm_packing import compact, packed_matches
 from cloud_gpu.protocol.adapters.evm_skips import SkipCode, rejection_of
 from cloud_gpu.protocol.calls import (
     Begin,
@@ -43,7 +45,7 @@ from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineKey, Machi
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Domain, sign
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
-from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.protocol.values import Address, Digest, Signature
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 SOURCES = Path(__file__).parents[2] / "contracts" / "src"
@@ -169,11 +171,48 @@ def _bid() -> Bid:
     )
 
 
-def test_a_batch_is_encoded_field_for_field() -> None:
-    ask, bid = sign(_ask(), DOMAIN, KEY), sign(_bid(), DOMAIN, KEY)
-    call = OpenBatch(
-        product=1, price=Price(1_000), market_id=2, matches=(MatchedOrders(ask=ask, bid=bid),)
-    )
+def _opening(ask: Ask, bid: Bid) -> OpenBatch:
+    entry = MatchedOrders(ask=sign(ask, DOMAIN, KEY), bid=sign(bid, DOMAIN, KEY))
+    return OpenBatch(product=1, price=Price(1_000), market_id=2, matches=(entry,))
+
+
+def test_a_batch_is_packed_field_for_field() -> None:
+    ask, bid = _ask(), _bid()
+    call = _opening(ask, bid)
+    sent = calldata(call)
+    assert lease_book().function_of(sent) == "openPacked"
+    product, price, market, data = decode(["uint32", "uint64", "uint16", "bytes"], sent[4:])
+    assert (product, price, market) == (1, 1_000, 2)
+    heads = PROVIDER.raw + _be(4, 3) + _be(8, 1_000) + BUYER.raw + _be(4, 6) + _be(8, 2_000)
+    of_ask = _be(3, 5) + _be(3, 1) + _be(3, 9) + _be(4, 77) + _be(2, 10) + _be(1, 0)
+    of_bid = _be(3, 8) + _be(4, 78) + _be(4, 79) + _be(2, 11) + _be(2, 0) + _be(1, 0)
+    (entry,) = call.matches
+    signatures = compact(entry.ask.signature) + compact(entry.bid.signature)
+    assert data == heads + of_ask + of_bid + b"\x44" * 32 + signatures
+    assert len(data) == 256
+    assert spare_gas(call) > 0
+
+
+def test_a_bid_that_names_its_provider_sets_one_bit() -> None:
+    data = packed_matches(1, _opening(_ask(), replace(_bid(), provider=PROVIDER)).matches)
+    assert data is not None
+    assert data[95] == 0x80
+
+
+@pytest.mark.parametrize(
+    ("ask", "bid"),
+    [
+        ({"matcher": PROVIDER}, {}),
+        ({}, {"matcher": PROVIDER}),
+        ({"product": 2}, {}),
+        ({}, {"product": 2}),
+        ({}, {"provider": BUYER}),
+    ],
+)
+def test_a_pair_that_packed_calldata_cannot_say_goes_through_the_abi(
+    ask: dict[str, Any], bid: dict[str, Any]
+) -> None:
+    call = _opening(replace(_ask(), **ask), replace(_bid(), **bid))
     sent = calldata(call)
     assert lease_book().function_of(sent) == "openBatch"
     ask_type = "(address,uint32,uint24,uint32,uint64,uint24,uint24,uint32,address,uint16,uint8)"
@@ -184,14 +223,18 @@ def test_a_batch_is_encoded_field_for_field() -> None:
     types = ["uint32", "uint64", "uint16", f"({ask_type},{bid_type},bytes,bytes)[]"]
     product, price, market, matches = decode(types, sent[4:])
     assert (product, price, market) == (1, 1_000, 2)
-    matcher = str(KEY.address).lower()
-    assert matches[0][0] == (str(PROVIDER).lower(), 3, 5, 1, 1_000, 1, 9, 77, matcher, 10, 0)
-    assert matches[0][1] == (
-        *(str(BUYER).lower(), 1, 1, 2_000, 8, 78, 79, "0x" + "00" * 20, 6, matcher),
-        *(11, 0, 0, b"\x44" * 32),
-    )
-    assert matches[0][2:] == (ask.signature.raw, bid.signature.raw)
-    assert spare_gas(call) > 0
+    (entry,) = call.matches
+    assert matches[0][2:] == (entry.ask.signature.raw, entry.bid.signature.raw)
+    assert matches[0][0][:3] == (str(PROVIDER).lower(), 3, 5)
+    assert matches[0][1][-1] == b"\x44" * 32
+
+
+def test_a_signature_is_halved_and_not_lost() -> None:
+    for v in (27, 28):
+        r, s = b"\x11" * 32, b"\x22" * 32
+        packed = compact(Signature(r + s + bytes([v])))
+        assert packed[:32] == r
+        assert int.from_bytes(packed[32:], "big") == int.from_bytes(s, "big") | (v - 27) << 255
 
 
 def test_a_closing_carries_the_buyers_final_where_there_is_one() -> None:
@@ -201,13 +244,28 @@ def test_a_closing_carries_the_buyers_final_where_there_is_one() -> None:
     voucher = sign(Voucher(**fields), DOMAIN, KEY)
     final = sign(Final(**fields), DOMAIN, LocalKey(b"\x08" * 32))
     own = sign(Final(**fields), DOMAIN, KEY)
-    lease = "(address,uint32,uint24,uint48)[]"
     for buyer_final, expected in ((None, voucher.signature), (own, own.signature)):
         closing = Closing(voucher=voucher, final=final, buyer_final=buyer_final)
         sent = calldata(CloseBatch(closings=(closing,)))
-        vouchers, buyers, providers = decode([lease, "bytes[]", "bytes[]"], sent[4:])
-        assert vouchers == ((str(PROVIDER).lower(), 3, 5, 9),)
-        assert (buyers, providers) == ((expected.raw,), (final.signature.raw,))
+        assert lease_book().function_of(sent) == "closePacked"
+        data, with_finals = decode(["bytes", "bool"], sent[4:])
+        assert with_finals
+        head = PROVIDER.raw + _be(4, 3) + _be(3, 5) + _be(6, 9)
+        assert data == head + compact(expected) + compact(final.signature)
+
+
+def test_a_provider_begins_without_its_own_ready() -> None:
+    accept = Accept(provider=PROVIDER, index=3, seq=5, started_at=99)
+    signed = sign(accept, DOMAIN, KEY)
+    sent = calldata(Begin(ready=None, accept=signed))
+    assert lease_book().function_of(sent) == "beginPacked"
+    provider, data = decode(["address", "bytes"], sent[4:])
+    assert provider == str(PROVIDER).lower()
+    assert data == _be(4, 3) + _be(3, 5) + _be(4, 99) + compact(signed.signature)
+
+
+def _be(size: int, value: int) -> bytes:
+    return value.to_bytes(size, "big")
 
 
 def test_every_other_call_goes_to_its_function() -> None:

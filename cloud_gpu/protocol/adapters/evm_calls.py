@@ -12,6 +12,11 @@ from cloud_gpu.protocol.adapters.bindings import lease_book
 from cloud_gpu.protocol.adapters.evm_abi import plain
 from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_call
 from cloud_gpu.protocol.adapters.evm_bound import Call
+from cloud_gpu.protocol.adapters.evm_packing import (
+    packed_closings,
+    packed_matches,
+    packed_starts,
+)
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     Begin,
@@ -82,6 +87,8 @@ def _book_call(call: BookCall) -> Call[None]:
         case PostReady(ready=ready):
             return lease_book.post_ready(_ready(ready.payload), ready.signature.raw)
         case Begin(ready=ready, accept=accept):
+            if ready is None:
+                return lease_book.begin_packed(accept.payload.provider, packed_starts([accept]))
             accepted = lease_book.Accept(*struct(accept.payload)), accept.signature.raw
             return lease_book.begin(_ready(ready.payload), ready.signature.raw, *accepted)
         case StopLease():
@@ -106,6 +113,10 @@ def _book_call(call: BookCall) -> Call[None]:
 def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> Call[None]:
     match call:
         case OpenBatch():
+            terms = call.product, call.price.value, call.market_id
+            packed = packed_matches(call.product, call.matches)
+            if packed is not None:
+                return lease_book.open_packed(*terms, packed)
             matches = tuple(
                 lease_book.SignedMatch(
                     lease_book.Ask(*struct(m.ask.payload)),
@@ -115,18 +126,14 @@ def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> Call[None]:
                 )
                 for m in call.matches
             )
-            return lease_book.open_batch(call.product, call.price.value, call.market_id, matches)
+            return lease_book.open_batch(*terms, matches)
         case SettleBatch():
             return lease_book.settle_batch(
                 tuple(_voucher(voucher) for voucher in call.vouchers),
                 tuple(voucher.signature.raw for voucher in call.vouchers),
             )
         case CloseBatch():
-            return lease_book.close_batch(
-                tuple(_voucher(closing.voucher) for closing in call.closings),
-                tuple((c.buyer_final or c.voucher).signature.raw for c in call.closings),
-                tuple(closing.final.signature.raw for closing in call.closings),
-            )
+            return lease_book.close_packed(packed_closings(call.closings), True)
         case _:
             assert_never(call)
 

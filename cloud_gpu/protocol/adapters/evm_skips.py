@@ -39,6 +39,8 @@ class SkipCode(IntEnum):
     BAD_FINAL_SIGNATURE = 23
     STILL_RUNNING = 24
     HELD_NOT_CLEARED = 25
+    START_OUT_OF_RANGE = 26
+    BAD_ACCEPT_SIGNATURE = 27
 
 
 _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
@@ -155,6 +157,16 @@ _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyTy
             RejectReason.MACHINE_NOT_FREE,
             "ask.seq",
             "a machine whose fourth last verified lease was audited to its end",
+        ),
+        SkipCode.START_OUT_OF_RANGE: (
+            RejectReason.WRONG_STATE,
+            "accept.started_at",
+            "a time from the lease's opening to the block's",
+        ),
+        SkipCode.BAD_ACCEPT_SIGNATURE: (
+            RejectReason.BAD_SIGNATURE,
+            "accept.signature",
+            "the signature of the buyer or its session key",
         ),
     }
 )

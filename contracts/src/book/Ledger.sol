@@ -145,6 +145,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         return when < delegate.expiry && (delegate.revokedAt == 0 || when < delegate.revokedAt);
     }
 
+    /// @dev Packed calldata holds whole entries.
+    function _requireEntries(uint256 length, uint256 entrySize) internal pure {
+        if (length % entrySize != 0) revert LeaseBook_BadLength({length: length, entrySize: entrySize});
+    }
+
     function _digest(bytes32 structHash) internal view returns (bytes32) {
         return MessageHashUtils.toTypedDataHash(_domainSeparatorV4(), structHash);
     }

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ILeaseTrading} from "../interfaces/ILeaseTrading.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
+import {PackedBatch} from "../libraries/PackedBatch.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
@@ -37,7 +38,25 @@ abstract contract Payments is ILeaseTrading, Ledger {
         }
     }
 
-    function _settle(Voucher calldata voucher, bytes calldata signature) private returns (SkipCode) {
+    /// @inheritdoc ILeaseTrading
+    function closePacked(bytes calldata data, bool withFinals) external {
+        uint256 size = PackedBatch.CLOSING_BYTES + (withFinals ? PackedBatch.SIGNATURE_BYTES : 0);
+        _requireEntries(data.length, size);
+        Voucher memory voucher;
+        uint256 i;
+        for (uint256 offset; offset < data.length; offset += size) {
+            PackedBatch.readClosing(data, offset, voucher);
+            (bytes calldata buyerSignature, bytes calldata providerSignature) =
+                PackedBatch.closingSignatures(data, offset, withFinals);
+            SkipCode code = _closeAgreed(voucher, buyerSignature, providerSignature);
+            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
+            unchecked {
+                ++i;
+            }
+        }
+    }
+
+    function _settle(Voucher memory voucher, bytes calldata signature) private returns (SkipCode) {
         MachineKey key = machineKeyOf(voucher.provider, voucher.index);
         LeaseWord word = _leases[key];
         if (!word.isRunning() || word.seq() != voucher.seq) return SkipCode.WRONG_STATE;
@@ -55,7 +74,7 @@ abstract contract Payments is ILeaseTrading, Ledger {
 
     /// @dev A voucher is a debt, not a consent to end: before the end of an Active lease only the buyer's Final is,
     /// or a provider could leave by its last voucher and skip the penalty of {release}. After it, either will do.
-    function _closeAgreed(Voucher calldata voucher, bytes calldata buyerSignature, bytes calldata providerSignature)
+    function _closeAgreed(Voucher memory voucher, bytes calldata buyerSignature, bytes calldata providerSignature)
         private
         returns (SkipCode)
     {
@@ -84,7 +103,7 @@ abstract contract Payments is ILeaseTrading, Ledger {
     }
 
     /// @dev Whether the provider agrees that `voucher` is the last: it or its Node key sends this, or signed a Final.
-    function _isFinal(Voucher calldata voucher, bytes calldata signature) private view returns (bool) {
+    function _isFinal(Voucher memory voucher, bytes calldata signature) private view returns (bool) {
         address signer = msg.sender;
         if (signature.length != 0) {
             signer = SigCheck.recover(_digest(OrderHash.hash(voucher, OrderHash.FINAL)), signature);

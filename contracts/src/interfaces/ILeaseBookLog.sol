@@ -126,6 +126,10 @@ interface ILeaseBookLog {
     /// @notice The lease's next batch is `next`.
     error LeaseBook_WrongBatch(uint16 next);
     error LeaseBook_LengthMismatch(uint256 entries, uint256 signatures);
+    /// @notice Packed calldata of `length` bytes is not made of entries of `entrySize`.
+    error LeaseBook_BadLength(uint256 length, uint256 entrySize);
+    /// @notice Entry `index` of what opens whole or not at all.
+    error LeaseBook_EntryRefused(uint256 index, SkipCode code);
     error LeaseBook_OpeningsPaused(uint256 until);
     error LeaseBook_DecimalsTooMany(uint8 decimals);
     /// @notice A window (`field`, ASCII) is outside its hard limits.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Accept, Ready, SignedMatch, Voucher} from "../types/Orders.sol";
+import {Accept, Ask, Bid, Ready, SignedMatch, Voucher} from "../types/Orders.sol";
 import {ILeaseBookLog} from "./ILeaseBookLog.sol";
 
 /// @title ILeaseTrading: open, start, pay and close a lease, one by one or in batches
@@ -23,6 +23,36 @@ interface ILeaseTrading is ILeaseBookLog {
     /// @param marketId 0: no market, no fee.
     function openBatch(uint32 product, uint64 price, uint16 marketId, SignedMatch[] calldata matches) external;
 
+    /// @notice {openBatch} by the orders' matcher in calldata without padding ({PackedBatch}: 256 bytes a match).
+    /// @dev Signatures by keys only. A bid that names another provider than the ask's cannot be said here.
+    function openPacked(uint32 product, uint64 price, uint16 marketId, bytes calldata data) external;
+
+    /// @notice Opens a match that the orders' matcher signed (a Match of both struct hashes, price and market): whoever
+    /// wants the lease need not wait for the matcher to submit it.
+    /// @dev Emits {LeaseOpened}; reverts with {LeaseBook_EntryRefused}. Requirements as of an entry of {openBatch},
+    /// the matcher's signature instead of its call.
+    function openMatch(
+        uint32 product,
+        uint64 price,
+        uint16 marketId,
+        SignedMatch calldata entry,
+        bytes calldata signature
+    ) external;
+
+    /// @notice Opens one bid over several machines: a lease for each ask, all or none.
+    /// @dev Emits {LeaseOpened} per ask; reverts with {LeaseBook_EntryRefused}, which names the ask. Requirements as of
+    /// entries of {openBatch}, but that the bid's count is the GPUs of all machines together; its one nonce is used
+    /// once.
+    function openGang(
+        uint32 product,
+        uint64 price,
+        uint16 marketId,
+        Bid calldata bid,
+        bytes calldata bidSignature,
+        Ask[] calldata asks,
+        bytes[] calldata askSignatures
+    ) external;
+
     /// @notice Puts the provider's Ready on chain, so that a lease that never begins is the buyer's no-show.
     /// @dev Emits {LeaseReady}. Requirements: Funded, not past the start deadline; signed by the provider or its Node
     /// key.
@@ -37,6 +67,11 @@ interface ILeaseTrading is ILeaseBookLog {
         Accept calldata accepted,
         bytes calldata acceptSignature
     ) external;
+
+    /// @notice Starts leases of one provider in calldata without padding ({PackedBatch}: 75 bytes a lease).
+    /// @dev Emits {LeaseStarted} or {EntrySkipped} per entry. Requirements: the caller is the provider or its Node
+    /// key, whose call stands for the Ready. Of an entry: as of {begin}.
+    function beginPacked(address provider, bytes calldata data) external;
 
     /// @notice Pays vouchers: min(amount, what has accrued) less what was paid. Anyone may submit; never skipped for
     /// being high, never ahead of the clock.
@@ -57,6 +92,11 @@ interface ILeaseTrading is ILeaseBookLog {
         bytes[] calldata buyerSignatures,
         bytes[] calldata providerSignatures
     ) external;
+
+    /// @notice {closeBatch} in calldata without padding ({PackedBatch}: 97 bytes a lease, 161 with Finals).
+    /// @param withFinals Whether every entry carries the provider's signature; without, the caller is the provider or
+    /// its Node key, or the voucher pays the whole cap.
+    function closePacked(bytes calldata data, bool withFinals) external;
 
     /// @notice EIP-712 domain separator of ("LeaseBook", "1", chain, this contract).
     function DOMAIN_SEPARATOR() external view returns (bytes32);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Accept, Ask, Bid, Ready, Voucher} from "../types/Orders.sol";
+import {Accept, Ask, Bid, Match, Ready, Voucher} from "../types/Orders.sol";
 
 /// @title OrderHash: EIP-712 struct hashes of everything LeaseBook reads signed
-/// @dev The structs have static members only, in the order of their type strings, so their calldata words are the
-/// words that EIP-712 hashes: one copy, one hash. Scratch memory beyond the free pointer is used and not kept.
+/// @dev The structs have static members only, in the order of their type strings, so in memory they lie as EIP-712
+/// hashes them, one word a member: the type hash stands in for the word before them while they are hashed.
 /// The type strings are final and equal to those of `cloud_gpu.protocol`.
 library OrderHash {
     bytes32 internal constant ASK = keccak256(
@@ -14,6 +14,8 @@ library OrderHash {
     bytes32 internal constant BID = keccak256(
         "Bid(address buyer,uint32 product,uint16 count,uint64 maxPricePerHour,uint24 duration,uint32 startBy,uint32 openFrom,address provider,uint32 nonce,address matcher,uint16 maxFeeBps,uint16 auditBps,uint8 flags,bytes32 terms)"
     );
+    bytes32 internal constant MATCH =
+        keccak256("Match(bytes32 askHash,bytes32 bidHash,uint64 price,uint16 marketId)");
     bytes32 internal constant READY =
         keccak256("Ready(address provider,uint32 index,uint24 seq,bytes32 runtimeHash)");
     bytes32 internal constant ACCEPT = keccak256("Accept(address provider,uint32 index,uint24 seq,uint32 startedAt)");
@@ -21,57 +23,67 @@ library OrderHash {
     bytes32 internal constant FINAL = keccak256("Final(address provider,uint32 index,uint24 seq,uint48 amount)");
     bytes32 internal constant DELEGATE = keccak256("Delegate(address account,uint8 role,uint32 expiry)");
 
-    function hash(Ask calldata ask) internal pure returns (bytes32) {
-        uint256 offset;
+    function hash(Ask memory ask) internal pure returns (bytes32) {
+        uint256 pointer;
         assembly ("memory-safe") {
-            offset := ask
+            pointer := ask
         }
-        return _hash({typeHash: ASK, offset: offset, size: 11 * 32});
+        return _hash({typeHash: ASK, pointer: pointer, size: 11 * 32});
     }
 
-    function hash(Bid calldata bid) internal pure returns (bytes32) {
-        uint256 offset;
+    function hash(Bid memory bid) internal pure returns (bytes32) {
+        uint256 pointer;
         assembly ("memory-safe") {
-            offset := bid
+            pointer := bid
         }
-        return _hash({typeHash: BID, offset: offset, size: 14 * 32});
+        return _hash({typeHash: BID, pointer: pointer, size: 14 * 32});
     }
 
-    function hash(Ready calldata ready) internal pure returns (bytes32) {
-        uint256 offset;
+    function hash(Match memory value) internal pure returns (bytes32) {
+        uint256 pointer;
         assembly ("memory-safe") {
-            offset := ready
+            pointer := value
         }
-        return _hash({typeHash: READY, offset: offset, size: 4 * 32});
+        return _hash({typeHash: MATCH, pointer: pointer, size: 4 * 32});
     }
 
-    function hash(Accept calldata accepted) internal pure returns (bytes32) {
-        uint256 offset;
+    function hash(Ready memory ready) internal pure returns (bytes32) {
+        uint256 pointer;
         assembly ("memory-safe") {
-            offset := accepted
+            pointer := ready
         }
-        return _hash({typeHash: ACCEPT, offset: offset, size: 4 * 32});
+        return _hash({typeHash: READY, pointer: pointer, size: 4 * 32});
+    }
+
+    function hash(Accept memory accepted) internal pure returns (bytes32) {
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := accepted
+        }
+        return _hash({typeHash: ACCEPT, pointer: pointer, size: 4 * 32});
     }
 
     /// @param typeHash VOUCHER or FINAL: both name the same four fields.
-    function hash(Voucher calldata voucher, bytes32 typeHash) internal pure returns (bytes32) {
-        uint256 offset;
+    function hash(Voucher memory voucher, bytes32 typeHash) internal pure returns (bytes32) {
+        uint256 pointer;
         assembly ("memory-safe") {
-            offset := voucher
+            pointer := voucher
         }
-        return _hash({typeHash: typeHash, offset: offset, size: 4 * 32});
+        return _hash({typeHash: typeHash, pointer: pointer, size: 4 * 32});
     }
 
     function hashDelegate(address account, uint8 role, uint32 expiry) internal pure returns (bytes32) {
         return keccak256(abi.encode(DELEGATE, account, role, expiry));
     }
 
-    function _hash(bytes32 typeHash, uint256 offset, uint256 size) private pure returns (bytes32 structHash) {
+    /// @dev The word before is put back before anybody can read it.
+    function _hash(bytes32 typeHash, uint256 pointer, uint256 size) private pure returns (bytes32 structHash) {
         assembly ("memory-safe") {
-            let free := mload(0x40)
-            mstore(free, typeHash)
-            calldatacopy(add(free, 0x20), offset, size)
-            structHash := keccak256(free, add(size, 0x20))
+            let before := sub(pointer, 0x20)
+            let kept := mload(before)
+            mstore(before, typeHash)
+            structHash := keccak256(before, add(size, 0x20))
+            mstore(before, kept)
         }
     }
 }

@@ -100,6 +100,11 @@ library LeaseWordLibrary {
         return LeaseWord.wrap(kept | (uint256(status_) << STATUS));
     }
 
+    /// @dev Over a word that {funded} made without a buyer.
+    function withBuyer(LeaseWord w, uint256 buyerId_) internal pure returns (LeaseWord) {
+        return LeaseWord.wrap(LeaseWord.unwrap(w) | (buyerId_ << BUYER));
+    }
+
     function withStatus(LeaseWord w, Status status_) internal pure returns (LeaseWord) {
         return _with(w, STATUS, 0xf, uint256(status_));
     }

@@ -64,5 +64,8 @@ enum SkipCode {
     BAD_FINAL_SIGNATURE,
     STILL_RUNNING,
     // openBatch
-    HELD_NOT_CLEARED
+    HELD_NOT_CLEARED,
+    // beginPacked
+    START_OUT_OF_RANGE,
+    BAD_ACCEPT_SIGNATURE
 }

@@ -37,6 +37,14 @@ struct Bid {
     bytes32 terms;
 }
 
+/// @notice The matcher's word that these two orders meet at this price, for this market; anyone may then open it.
+struct Match {
+    bytes32 askHash;
+    bytes32 bidHash;
+    uint64 price;
+    uint16 marketId;
+}
+
 /// @notice One pair of a batch; signatures are 65 bytes (r, s, v), 64 bytes (EIP-2098), or a wallet's own (ERC-1271).
 struct SignedMatch {
     Ask ask;

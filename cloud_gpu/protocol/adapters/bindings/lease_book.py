@@ -234,6 +234,18 @@ def begin(
     )
 
 
+def begin_packed(provider: Address, data: bytes) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "beginPacked",
+        (
+            provider,
+            data,
+        ),
+        Call.nothing,
+    )
+
+
 def bond_unit() -> Call[int]:
     return Call(_CONTRACT, "bondUnit", (), Call.alone)
 
@@ -270,6 +282,18 @@ def close_batch(
             vouchers,
             buyer_signatures,
             provider_signatures,
+        ),
+        Call.nothing,
+    )
+
+
+def close_packed(data: bytes, with_finals: bool) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "closePacked",
+        (
+            data,
+            with_finals,
         ),
         Call.nothing,
     )
@@ -420,6 +444,62 @@ def open_batch(
             price,
             market_id,
             matches,
+        ),
+        Call.nothing,
+    )
+
+
+def open_gang(
+    product: int,
+    price: int,
+    market_id: int,
+    bid: Bid,
+    bid_signature: bytes,
+    asks: tuple[Ask, ...],
+    ask_signatures: tuple[bytes, ...],
+) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "openGang",
+        (
+            product,
+            price,
+            market_id,
+            bid,
+            bid_signature,
+            asks,
+            ask_signatures,
+        ),
+        Call.nothing,
+    )
+
+
+def open_match(
+    product: int, price: int, market_id: int, entry: SignedMatch, signature: bytes
+) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "openMatch",
+        (
+            product,
+            price,
+            market_id,
+            entry,
+            signature,
+        ),
+        Call.nothing,
+    )
+
+
+def open_packed(product: int, price: int, market_id: int, data: bytes) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "openPacked",
+        (
+            product,
+            price,
+            market_id,
+            data,
         ),
         Call.nothing,
     )

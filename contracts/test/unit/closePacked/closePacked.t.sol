@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {ILeaseTrading} from "../../../src/interfaces/ILeaseTrading.sol";
+import {SkipCode, Status} from "../../../src/types/Lifecycle.sol";
+import {Voucher} from "../../../src/types/Orders.sol";
+import {Packing} from "../../Packing.sol";
+
+contract ClosePacked is Packing {
+    uint24 private _seq;
+
+    function setUp() public override {
+        super.setUp();
+        _seq = _openAndBegin();
+    }
+
+    /// @param finalSignature Empty: the provider signed nothing.
+    function _assertTwin(
+        address sender,
+        Voucher memory voucher,
+        bytes memory buyerSignature,
+        bytes memory finalSignature
+    ) private returns (uint256) {
+        (Voucher[] memory vouchers, bytes[] memory buyerSignatures) = _one(voucher, buyerSignature);
+        bytes[] memory finals = new bytes[](1);
+        finals[0] = finalSignature;
+        bytes memory plain = abi.encodeCall(ILeaseTrading.closeBatch, (vouchers, buyerSignatures, finals));
+        bytes memory data = _packClosing(voucher, buyerSignature, finalSignature);
+        return
+            _assertTwins(sender, plain, abi.encodeCall(ILeaseTrading.closePacked, (data, finalSignature.length != 0)));
+    }
+
+    function test_closePacked_whenLengthIsNoWholeNumberOfEntries_thenReverts() external {
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_BadLength.selector, 161, 97));
+        book.closePacked(new bytes(161), false);
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_BadLength.selector, 97, 161));
+        book.closePacked(new bytes(97), true);
+    }
+
+    /// @dev Good and bad amounts, lease numbers, signers and times.
+    function testFuzz_closePacked_whenFinalsAreThere_thenDoesWhatCloseBatchDoes(
+        uint48 amount,
+        uint24 seq,
+        uint256 later,
+        uint8 who,
+        bool early
+    ) external {
+        skip(bound(later, 0, 2 * uint256(DURATION)));
+        Voucher memory voucher = _voucher(uint24(bound(seq, _seq, _seq + 1)), bound(amount, 0, 2 * CAP));
+        address signer = [buyer, sessionKey, stranger][who % 3];
+        bytes memory signature = early ? _signFinal(signer, voucher) : _signVoucher(signer, voucher);
+        bytes memory finalSignature = _signFinal([provider, nodeKey, stranger][(who / 3) % 3], voucher);
+        assertGt(_assertTwin(stranger, voucher, signature, finalSignature), 0);
+    }
+
+    function test_closePacked_whenTheProviderOrItsNodeKeySends_thenNeedsNoFinal() external {
+        skip(DURATION);
+        Voucher memory voucher = _voucher(_seq, CAP / 2);
+        bytes memory signature = _signVoucher(sessionKey, voucher);
+        _assertTwin(provider, voucher, signature, "");
+        _assertTwin(nodeKey, voucher, signature, "");
+        assertEq(_status(), Status.Free);
+    }
+
+    function test_closePacked_whenTheWholeCapIsPaid_thenNeedsNoFinal() external {
+        skip(DURATION);
+        Voucher memory voucher = _voucher(_seq, CAP);
+        _assertTwin(stranger, voucher, _signVoucher(sessionKey, voucher), "");
+        assertEq(_status(), Status.Free);
+    }
+
+    function test_closePacked_whenAStrangerSendsLessWithoutFinal_thenSkips() external {
+        skip(DURATION);
+        Voucher memory voucher = _voucher(_seq, CAP - 1);
+        bytes memory data = _packClosing(voucher, _signVoucher(sessionKey, voucher), "");
+        _expectSkip(0, SkipCode.BAD_FINAL_SIGNATURE);
+        vm.prank(stranger);
+        book.closePacked(data, false);
+        assertEq(_leaseOf(_seq).status, Status.Active);
+    }
+}
