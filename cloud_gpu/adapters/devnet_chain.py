@@ -154,6 +154,7 @@ def prepare(rpc: Rpc, rpc_url: str, folder: Path, nodes: int, entropy: Entropy) 
         DeploymentTerms(
             windows=profile.WINDOWS,
             audits=_audit_plan(verifiers),
+            futures=profile.FUTURES,
             voucher_interval_s=profile.VOUCHER_INTERVAL_S,
             heartbeat_s=profile.HEARTBEAT_S,
         ),

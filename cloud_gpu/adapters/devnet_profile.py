@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cloud_gpu.adapters.offers import Offer, dealt, read_offers, single_gpus
-from cloud_gpu.protocol.deployment import AuditWindows
+from cloud_gpu.protocol.deployment import AuditWindows, FuturesRules
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
@@ -19,6 +19,7 @@ BLOCK_S: Final = 1
 WINDOWS: Final = Windows(start=10, claim=15, retire=600)
 AUDITS: Final = AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60)
 """A bond stays until the last batch can cost it no more: together below `retire`."""
+FUTURES: Final = FuturesRules(lead=60, lead_short=30)
 VOUCHER_INTERVAL_S: Final = 3
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300

@@ -210,7 +210,13 @@ def _plan_table(preview: DeploymentPreview) -> Table:
 
 
 def _result(made: Deployment, out: Path) -> dict[str, Any]:
-    named = {"lease_book": made.lease_book, "verification": made.verification, "token": made.token}
+    named = {
+        "lease_book": made.lease_book,
+        "verification": made.verification,
+        "futures": made.futures,
+        "group_buy": made.group_buy,
+        "token": made.token,
+    }
     return {
         "chain_id": made.chain_id,
         **{name: str(address) for name, address in named.items() if not address.is_zero},

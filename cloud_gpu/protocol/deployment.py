@@ -9,12 +9,15 @@ from typing import Final
 
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.signing import Domain
-from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.units import ZERO_TOKENS, BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
 
 PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105
 LEASE_BOOK: Final = "LeaseBook"
+BACK_OFFICE: Final = "BackOffice"
 VERIFICATION: Final = "Verification"
+FUTURES: Final = "Futures"
+GROUP_BUY: Final = "GroupBuy"
 
 
 class AuditWindows(Value, frozen=True, kw_only=True):
@@ -52,6 +55,20 @@ class AuditPlan(Value, frozen=True, kw_only=True):
             raise ValueError(f"verifiers are two different keys, found {self.verifiers[0].signer}")
 
 
+class FuturesRules(Value, frozen=True, kw_only=True):
+    """What a deployment of Futures fixes."""
+
+    long_margin: BasisPoints = BasisPoints(1500)
+    short_margin: BasisPoints = BasisPoints(2500)
+    """Shares of a contract's value."""
+    margin_floor: TokenAmount = TokenAmount(1_000_000)
+    """The least margin of a contract, base units."""
+    lead: int = 24 * 3600
+    """Seconds before a window's start: funding and nomination close then."""
+    lead_short: int = 6 * 3600
+    """The same for windows under a day."""
+
+
 class DeploymentTerms(Value, frozen=True, kw_only=True):
     """What whoever deploys decides; nobody can change it afterwards."""
 
@@ -60,6 +77,7 @@ class DeploymentTerms(Value, frozen=True, kw_only=True):
     """None: play money that anybody can mint is deployed, too."""
     audits: AuditPlan | None = None
     """None: no verified leases."""
+    futures: FuturesRules = FuturesRules()
     registration_fee: TokenAmount = ZERO_TOKENS
     """Burnt for a row in the tables."""
     guardian: Address = ZERO_ADDRESS
@@ -87,6 +105,8 @@ class Deployment(Value, frozen=True, kw_only=True):
 
     chain_id: int
     lease_book: Address
+    back_office: Address = ZERO_ADDRESS
+    """Holds the code of LeaseBook that is seldom called; nobody calls it there."""
     token: Address
     first_block: int
     """Where the logs begin."""
@@ -98,6 +118,11 @@ class Deployment(Value, frozen=True, kw_only=True):
     verifiers: tuple[Address, ...] = ()
     """The two verifiers fixed in it."""
     audit: AuditWindows | None = None
+    futures: Address = ZERO_ADDRESS
+    """The module for futures; zero: this deployment has none."""
+    futures_rules: FuturesRules = FuturesRules()
+    group_buy: Address = ZERO_ADDRESS
+    """The module for group buys; zero: this deployment has none."""
     registration_fee: TokenAmount = ZERO_TOKENS
     guardian: Address = ZERO_ADDRESS
     voucher_interval_s: int = 60
@@ -122,3 +147,13 @@ class Deployment(Value, frozen=True, kw_only=True):
         return Domain(
             name=VERIFICATION, chain_id=self.chain_id, verifying_contract=self.verification
         )
+
+    @property
+    def futures_domain(self) -> Domain:
+        """Futures' EIP-712 domain: of orders and assignments."""
+        return Domain(name=FUTURES, chain_id=self.chain_id, verifying_contract=self.futures)
+
+    @property
+    def group_buy_domain(self) -> Domain:
+        """GroupBuy's EIP-712 domain: of pledges."""
+        return Domain(name=GROUP_BUY, chain_id=self.chain_id, verifying_contract=self.group_buy)

@@ -23,7 +23,14 @@ REPOSITORY = PROJECT.parent
 PACKAGE = REPOSITORY / "cloud_gpu" / "protocol" / "contracts"
 BINDINGS = REPOSITORY / "cloud_gpu" / "protocol" / "adapters" / "bindings"
 LAYOUT = PROJECT / "snapshots" / "storage_layout.json"
-CONTRACTS = {"LeaseBook": ("BackOffice",), "PaymentToken": (), "Verification": ()}
+CONTRACTS = {
+    "LeaseBook": ("BackOffice",),
+    "BackOffice": (),
+    "PaymentToken": (),
+    "Verification": (),
+    "Futures": (),
+    "GroupBuy": (),
+}
 """What is exported, with the contracts whose functions its fallback answers."""
 CODE_BYTES_MAX = 24_576  # EIP-170
 INIT_BYTES_MAX = 49_152  # EIP-3860; arguments come on top
@@ -103,7 +110,7 @@ def render(name: str, *parts: str) -> str:
                 "source_hash": source_hash(metadata["sources"]),
                 "deployed_bytes": size,
                 "abi": abi_of(artifact, *map(artifact_of, parts)),
-                "code_parts": [code_part(bytecode["object"], each) for each in (name, *parts)],
+                "code": code_of(bytecode["object"], name),
                 "bytecode": bytecode["object"],
             },
             indent=1,
@@ -112,7 +119,7 @@ def render(name: str, *parts: str) -> str:
     )
 
 
-def code_part(creation: str, name: str) -> dict[str, Any]:
+def code_of(creation: str, name: str) -> dict[str, Any]:
     """Where a contract's code lies in the creation code, and where in it immutables are written."""
     runtime = artifact_of(name)["deployedBytecode"]
     at = creation.find(runtime["object"][2:])
@@ -124,7 +131,6 @@ def code_part(creation: str, name: str) -> dict[str, Any]:
         for place in written
     ]
     return {
-        "contract": name,
         "start": at // 2 - 1,
         "size": len(runtime["object"][2:]) // 2,
         "immutables": sorted(places),
@@ -134,8 +140,11 @@ def code_part(creation: str, name: str) -> dict[str, Any]:
 def bound(exported: dict[Path, str]) -> dict[Path, str]:
     """The typed Python of every exported ABI."""
     found = {}
+    parts = {part for parts in CONTRACTS.values() for part in parts}
     for text in exported.values():
         contract = json.loads(text)
+        if contract["contract"] in parts:
+            continue  # its functions are those of the contract that runs it
         path = BINDINGS / f"{snake(contract['contract'])}.py"
         found[path] = calls_module(contract["contract"], contract["abi"])
     return found

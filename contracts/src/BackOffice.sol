@@ -3,28 +3,29 @@ pragma solidity ^0.8.30;
 
 import {Endings} from "./book/Endings.sol";
 import {Ledger} from "./book/Ledger.sol";
+import {Modules} from "./book/Modules.sol";
 import {ILeaseOffice} from "./interfaces/ILeaseOffice.sol";
 import {AccountWord} from "./types/AccountWord.sol";
 import {LeaseWord} from "./types/LeaseWord.sol";
 import {Status} from "./types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "./types/MachineKey.sol";
 import {ProductWord} from "./types/ProductWord.sol";
-import {Account, Delegate, Lease, Machine, Market, Product, Windows} from "./types/Rows.sol";
+import {Account, Delegate, Lease, Machine, Market, ModuleAddresses, Product, Windows} from "./types/Rows.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
 
 /// @title BackOffice: the part of LeaseBook that is seldom called, and its views
-/// @dev Code has a size limit (EIP-170), so {LeaseBook} deploys this contract and runs it on its own storage by
-/// delegatecall. It is as fixed as the rest: one address, made at construction. Called directly, it is an empty book
-/// of its own in which nothing can be opened.
-contract BackOffice is Endings {
+/// @dev Code has a size limit (EIP-170, and EIP-3860 for what creates it), so this contract is deployed first, and
+/// {LeaseBook} runs it on its own storage by delegatecall. It is as fixed as the rest: one address, given at
+/// construction. Called directly, it is an empty book of its own in which nothing can be opened.
+contract BackOffice is Endings, Modules {
     constructor(
         IERC20Metadata token_,
         Windows memory windows_,
         uint64 registrationFee_,
         address guardian_,
-        address verification_,
+        ModuleAddresses memory modules_,
         uint32 commitWindow_
-    ) Ledger(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_) {}
+    ) Ledger(token_, windows_, registrationFee_, guardian_, modules_, commitWindow_) {}
 
     /// @inheritdoc ILeaseOffice
     function accountOf(address account) external view returns (Account memory) {
@@ -103,6 +104,11 @@ contract BackOffice is Endings {
             retire: uint32(RETIRE_DELAY),
             noShow: uint32(NO_SHOW)
         });
+    }
+
+    /// @inheritdoc ILeaseOffice
+    function settings() external view returns (bytes32) {
+        return SETTINGS;
     }
 
     /// @inheritdoc ILeaseOffice

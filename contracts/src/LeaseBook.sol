@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {BackOffice} from "./BackOffice.sol";
 import {Holdings} from "./book/Holdings.sol";
 import {Ledger} from "./book/Ledger.sol";
 import {Matches} from "./book/Matches.sol";
 import {Payments} from "./book/Payments.sol";
 import {Starts} from "./book/Starts.sol";
+import {ILeaseOffice} from "./interfaces/ILeaseOffice.sol";
 import {ILeaseTrading} from "./interfaces/ILeaseTrading.sol";
-import {Windows} from "./types/Rows.sol";
+import {ModuleAddresses, Windows} from "./types/Rows.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
 
 /// @title LeaseBook: the immutable core of the marketplace (see {ILeaseBook})
@@ -22,19 +22,20 @@ contract LeaseBook is Matches, Starts, Payments, Holdings {
     /// @param windows_ Time-outs, within hard maxima.
     /// @param registrationFee_ Base units burnt for a row in the tables.
     /// @param guardian_ May pause openings and deposits for a while; zero: nobody may.
-    /// @param verification_ The module for verified leases, computed before it is deployed; zero: none here is.
+    /// @param modules_ The only contracts with rights here, for good.
     /// @param commitWindow_ Seconds from a verified lease's end until its held pay returns; at most 7 days.
+    /// @param office_ A {BackOffice} made with the same arguments; whoever checks this contract's code checks its too.
     constructor(
         IERC20Metadata token_,
         Windows memory windows_,
         uint64 registrationFee_,
         address guardian_,
-        address verification_,
-        uint32 commitWindow_
-    ) Ledger(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_) {
-        BACK_OFFICE = address(
-            new BackOffice(token_, windows_, registrationFee_, guardian_, verification_, commitWindow_)
-        );
+        ModuleAddresses memory modules_,
+        uint32 commitWindow_,
+        ILeaseOffice office_
+    ) Ledger(token_, windows_, registrationFee_, guardian_, modules_, commitWindow_) {
+        if (office_.settings() != SETTINGS) revert LeaseBook_WrongOffice(address(office_));
+        BACK_OFFICE = address(office_);
     }
 
     /// @dev The target is code of ours, fixed at construction, on the same storage layout ({Ledger}).

@@ -8,7 +8,7 @@ import {CHALLENGE, INTERRUPTIBLE, VERIFIED} from "../src/types/Flags.sol";
 import {CloseReason, Role, SkipCode, Status} from "../src/types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../src/types/MachineKey.sol";
 import {Accept, Ask, Bid, Ready, SignedMatch, Voucher} from "../src/types/Orders.sol";
-import {Lease, Product, Windows} from "../src/types/Rows.sol";
+import {Lease, ModuleAddresses, Product, Windows} from "../src/types/Rows.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
 import {Test} from "forge-std/Test.sol";
@@ -40,6 +40,8 @@ abstract contract Fixture is Test {
 
     IMintable internal token;
     ILeaseBook internal book;
+    /// @dev The newest book's.
+    address internal office;
     bytes32 internal domainSeparator;
     uint32 internal product;
     uint16 internal marketId;
@@ -74,13 +76,17 @@ abstract contract Fixture is Test {
     // ---------------------------------------------------------------------------------------------- the world
 
     function _deploy(address token_) internal virtual returns (ILeaseBook) {
-        return _deployBook(token_, address(0), 0);
+        return _deployBook(token_, ModuleAddresses(address(0), address(0), address(0)), 0);
     }
 
-    function _deployBook(address token_, address verification, uint32 commitWindow) internal returns (ILeaseBook) {
+    function _deployBook(address token_, ModuleAddresses memory modules, uint32 commitWindow)
+        internal
+        returns (ILeaseBook)
+    {
         Windows memory windows = Windows({start: START, claim: CLAIM, retire: RETIRE, noShow: NO_SHOW});
-        bytes memory arguments = abi.encode(token_, windows, FEE_TO_REGISTER, guardian, verification, commitWindow);
-        return ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", arguments));
+        bytes memory arguments = abi.encode(token_, windows, FEE_TO_REGISTER, guardian, modules, commitWindow);
+        office = deployCode("BackOffice.sol:BackOffice", arguments);
+        return ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", bytes.concat(arguments, abi.encode(office))));
     }
 
     /// @dev Raw, since expectRevert does not see a `create` that succeeds.

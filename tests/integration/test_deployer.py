@@ -29,6 +29,7 @@ from cloud_gpu.protocol.deployment import (
     AuditWindows,
     Deployment,
     DeploymentTerms,
+    FuturesRules,
     VerifierAccount,
 )
 from cloud_gpu.protocol.errors import (
@@ -65,7 +66,7 @@ TERMS = DeploymentTerms(
     guardian=key("guardian").address,
 )
 CHAIN_ID = 8453
-CONTRACTS = ("PaymentToken", "LeaseBook", "Verification")
+CONTRACTS = ("PaymentToken", "BackOffice", "LeaseBook", "Verification", "Futures", "GroupBuy")
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +92,11 @@ def test_a_deployment_is_what_its_file_says(chain: Anvil, tmp_path: Path) -> Non
     assert read_deployment(path) == made
     assert made.chain_id == CHAIN_ID
     assert made.token == created_at(owner.address, 0)
-    assert made.verification == created_at(owner.address, 2)
+    assert made.verification == created_at(owner.address, 3)
     assert [line.split()[0] for line in said] == list(CONTRACTS)
     assert [p.name for p in path.parent.iterdir()] == ["d.json"]
     facts = "\n".join(check_deployment(chain.rpc, made))
-    for words in ("LeaseBook", "BackOffice", "Verification", "guardian", "6 decimals"):
+    for words in (*CONTRACTS[1:], "guardian", "6 decimals"):
         assert words in facts
 
 
@@ -128,7 +129,7 @@ def test_a_token_that_is_there_is_used(chain: Anvil) -> None:
     made = deploy(chain.url, owner, msgspec.structs.replace(TERMS, token=token, audits=None))
     assert made.token == token
     assert made.verification.is_zero
-    assert count(chain, owner.address) == len(CONTRACTS) + 1
+    assert count(chain, owner.address) == 2 * len(CONTRACTS) - 2
 
 
 KILLED = """
@@ -181,7 +182,7 @@ def test_kill_9_at_every_step_deploys_nothing_twice(tmp_path: Path) -> None:
             assert [len(step.sent) > 0 for step in held.steps].count(True) == place + 1
         made = deploy(anvil.url, owner, TERMS, path=path)
         assert count(anvil, owner.address) == len(CONTRACTS)
-        assert made.lease_book == created_at(owner.address, 1)
+        assert made.lease_book == created_at(owner.address, 2)
         check_deployment(anvil.rpc, made)
     assert [p.name for p in tmp_path.iterdir()] == ["deployment.json"]
 
@@ -202,18 +203,18 @@ def test_a_block_that_is_replaced_is_deployed_again(chain: Anvil) -> None:
 
     def say(text: str) -> None:
         said.append(text)
-        if text.startswith("LeaseBook"):
+        if text.startswith("GroupBuy"):
             seen.set()
 
     working = threading.Thread(target=lambda: made.append(deploy(chain.url, owner, terms, say=say)))
     working.start()
     assert seen.wait(20)
-    chain.reorganise(1)  # the book's block: it is sent again under its number
+    chain.reorganise(1)  # the last one's block: it is sent again under its number
     while working.is_alive():
         working.join(0.3)
         chain.mine()
-    assert count(chain, owner.address) == 2
-    assert [line.split()[0] for line in said].count("LeaseBook") == 2
+    assert count(chain, owner.address) == len(CONTRACTS) - 1
+    assert [line.split()[0] for line in said].count("GroupBuy") == 2
     check_deployment(chain.rpc, made[0])
 
 
@@ -255,6 +256,9 @@ def test_other_code_and_other_settings_are_told_apart(chain: Anvil) -> None:
         ({"verifiers": tuple(reversed(made.verifiers))}, "verifiers"),
         ({"bond_unit": TokenAmount(10**8)}, "LeaseBook.bondUnit"),
         ({"lease_book": made.verification}, "code of LeaseBook"),
+        ({"back_office": key("other").address}, "what LeaseBook builds on"),
+        ({"futures_rules": FuturesRules(lead=7)}, "Futures.rules"),
+        ({"group_buy": made.futures}, "code of GroupBuy"),
     ):
         with pytest.raises(DeploymentDiffers, match=field):
             check_deployment(chain.rpc, msgspec.structs.replace(made, **changed))

@@ -10,12 +10,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloud_gpu.protocol.adapters import evm_views as views
-from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token, verification
-from cloud_gpu.protocol.adapters.deployment_plan import created_at
-from cloud_gpu.protocol.adapters.evm_abi import CodePart, Interface, interface
+from cloud_gpu.protocol.adapters.bindings import (
+    futures,
+    group_buy,
+    lease_book,
+    payment_token,
+    verification,
+)
+from cloud_gpu.protocol.adapters.evm_abi import Code, interface
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, whole
-from cloud_gpu.protocol.deployment import LEASE_BOOK, VERIFICATION, Deployment
+from cloud_gpu.protocol.deployment import (
+    BACK_OFFICE,
+    FUTURES,
+    GROUP_BUY,
+    LEASE_BOOK,
+    VERIFICATION,
+    Deployment,
+)
 from cloud_gpu.protocol.errors import ChainUnavailable, DeploymentDiffers
 from cloud_gpu.protocol.values import Address
 
@@ -28,10 +40,18 @@ def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
             f"{rpc.shown} serves chain {chain_id}, the deployment is on chain"
             f" {deployment.chain_id}: correct `rpc`, or name the other file"
         )
-    found = [*check_code(rpc, LEASE_BOOK, deployment.lease_book)]
+    office = deployment.back_office
+    found = [
+        check_code(rpc, LEASE_BOOK, deployment.lease_book, names=office),
+        check_code(rpc, BACK_OFFICE, office),
+        check_code(rpc, FUTURES, deployment.futures),
+        check_code(rpc, GROUP_BUY, deployment.group_buy),
+    ]
     found += _check_views(rpc, deployment.lease_book, _of_lease_book(deployment))
+    found += _check_views(rpc, deployment.futures, _of_futures(deployment))
+    found += _check_views(rpc, deployment.group_buy, _of_group_buy(deployment))
     if deployment.audit is not None:
-        found += check_code(rpc, VERIFICATION, deployment.verification)
+        found.append(check_code(rpc, VERIFICATION, deployment.verification))
         found += _check_views(rpc, deployment.verification, _of_verification(deployment))
         fixed = views.ask(rpc, deployment.verification, verification.verifiers())
         signers = tuple(verifier.signer for verifier in fixed)
@@ -43,22 +63,24 @@ def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
     return (*found, f"token {deployment.token} has {decimals} decimals")
 
 
-def check_code(rpc: Rpc, contract: str, address: Address) -> tuple[str, ...]:
-    """Compare a contract's code, and that of what it created, with this package's build.
+def check_code(rpc: Rpc, contract: str, address: Address, names: Address | None = None) -> str:
+    """Compare a contract's code with this package's build; with `names`, it must hold that address.
 
     Raises DeploymentDiffers.
     """
     known = interface(contract)
-    main, *parts = known.code_parts
-    written = _compared(rpc, known, main, address)
-    found = [f"{contract} {address}: {main.size} bytes of code are this package's"]
-    for count, part in enumerate(parts, start=1):
-        at = created_at(address, count)
-        if at.raw.rjust(32, b"\0") not in written:
-            raise DeploymentDiffers(f"{contract}'s {part.contract}", "another address", str(at))
-        _compared(rpc, known, part, at)
-        found.append(f"{part.contract} {at}: {part.size} bytes of code are this package's")
-    return tuple(found)
+    code = known.code
+    found = octets(rpc.call("eth_getCode", str(address), "latest"))
+    wanted = known.bytecode[code.start : code.start + code.size]
+    field = f"code of {contract} at {address}"
+    if len(found) != len(wanted):
+        raise DeploymentDiffers(field, f"{len(found)} bytes", f"{len(wanted)} bytes")
+    if _masked(found, code) != _masked(wanted, code):
+        raise DeploymentDiffers(field, "other code", "this package's build")
+    written = {found[start : start + size] for start, size in code.immutables}
+    if names is not None and names.raw.rjust(32, b"\0") not in written:
+        raise DeploymentDiffers(f"what {contract} builds on", "another address", str(names))
+    return f"{contract} {address}: {code.size} bytes of code are this package's"
 
 
 def is_there(rpc: Rpc, contract: str, address: Address) -> bool:
@@ -70,21 +92,9 @@ def is_there(rpc: Rpc, contract: str, address: Address) -> bool:
     return True
 
 
-def _compared(rpc: Rpc, known: Interface, part: CodePart, address: Address) -> set[bytes]:
-    """What is written where the part has immutables. Raises DeploymentDiffers."""
-    found = octets(rpc.call("eth_getCode", str(address), "latest"))
-    wanted = known.bytecode[part.start : part.start + part.size]
-    field = f"code of {part.contract} at {address}"
-    if len(found) != len(wanted):
-        raise DeploymentDiffers(field, f"{len(found)} bytes", f"{len(wanted)} bytes")
-    if _masked(found, part) != _masked(wanted, part):
-        raise DeploymentDiffers(field, "other code", "this package's build")
-    return {found[start : start + size] for start, size in part.immutables}
-
-
-def _masked(code: bytes, part: CodePart) -> bytes:
-    masked = bytearray(code)
-    for start, size in part.immutables:
+def _masked(found: bytes, code: Code) -> bytes:
+    masked = bytearray(found)
+    for start, size in code.immutables:
         masked[start : start + size] = bytes(size)
     return bytes(masked)
 
@@ -103,6 +113,8 @@ def _of_lease_book(deployment: Deployment) -> Expected:
         (lease_book.registration_fee(), deployment.registration_fee.value),
         (lease_book.guardian(), deployment.guardian),
         (lease_book.verification(), deployment.verification),
+        (lease_book.futures(), deployment.futures),
+        (lease_book.group_buy(), deployment.group_buy),
         (lease_book.commit_window(), audit.commit if audit else 0),
         (lease_book.domain_separator(), deployment.domain.separator),
     )
@@ -116,6 +128,29 @@ def _of_verification(deployment: Deployment) -> Expected:
         (verification.lease_book(), deployment.lease_book),
         (verification.audit_windows(), windows),
         (verification.domain_separator(), deployment.verification_domain.separator),
+    )
+
+
+def _of_futures(deployment: Deployment) -> Expected:
+    fixed = deployment.futures_rules
+    rules = futures.FuturesRules(
+        fixed.long_margin.value,
+        fixed.short_margin.value,
+        fixed.margin_floor.value,
+        fixed.lead,
+        fixed.lead_short,
+    )
+    return (
+        (futures.lease_book(), deployment.lease_book),
+        (futures.rules(), rules),
+        (futures.domain_separator(), deployment.futures_domain.separator),
+    )
+
+
+def _of_group_buy(deployment: Deployment) -> Expected:
+    return (
+        (group_buy.lease_book(), deployment.lease_book),
+        (group_buy.domain_separator(), deployment.group_buy_domain.separator),
     )
 
 

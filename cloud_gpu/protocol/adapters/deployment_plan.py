@@ -14,6 +14,9 @@ import msgspec
 
 from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
 from cloud_gpu.protocol.deployment import (
+    BACK_OFFICE,
+    FUTURES,
+    GROUP_BUY,
     LEASE_BOOK,
     PAYMENT_TOKEN,
     VERIFICATION,
@@ -36,13 +39,17 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def _lease_book(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
+    return (*_back_office(terms, at), at[BACK_OFFICE])
+
+
+def _back_office(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
     times = terms.windows
     return (
         at[PAYMENT_TOKEN],
         (times.start, times.claim, times.retire, times.no_show),
         terms.registration_fee,
         terms.guardian,
-        at.get(VERIFICATION, ZERO_ADDRESS),
+        (at.get(VERIFICATION, ZERO_ADDRESS), at[FUTURES], at[GROUP_BUY]),
         terms.audits.windows.commit if terms.audits else 0,
     )
 
@@ -54,10 +61,19 @@ def _verification(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
     return at[LEASE_BOOK], verifiers, (times.challenge, times.hard_cap, times.late_slash)
 
 
+def _futures(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
+    rules = terms.futures
+    margins = (rules.long_margin, rules.short_margin, rules.margin_floor)
+    return at[LEASE_BOOK], (*margins, rules.lead, rules.lead_short)
+
+
 _ROWS: Final = (
     _Row(PAYMENT_TOKEN, lambda terms: terms.token is None, lambda _terms, _at: ()),
+    _Row(BACK_OFFICE, lambda _terms: True, _back_office),
     _Row(LEASE_BOOK, lambda _terms: True, _lease_book),
     _Row(VERIFICATION, lambda terms: terms.audits is not None, _verification),
+    _Row(FUTURES, lambda _terms: True, _futures),
+    _Row(GROUP_BUY, lambda _terms: True, lambda _terms, at: (at[LEASE_BOOK],)),
 )
 """In the order in which they are created: a constructor may call those above it."""
 
@@ -111,6 +127,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True):
         return Deployment(
             chain_id=self.chain_id,
             lease_book=at[LEASE_BOOK],
+            back_office=at[BACK_OFFICE],
             token=terms.token or at[PAYMENT_TOKEN],
             first_block=first_block,
             windows=terms.windows,
@@ -118,6 +135,9 @@ class DeploymentPlan(msgspec.Struct, frozen=True):
             verification=at.get(VERIFICATION, ZERO_ADDRESS),
             verifiers=tuple(each.signer for each in audits.verifiers) if audits else (),
             audit=audits.windows if audits else None,
+            futures=at[FUTURES],
+            futures_rules=terms.futures,
+            group_buy=at[GROUP_BUY],
             registration_fee=terms.registration_fee,
             guardian=terms.guardian,
             voucher_interval_s=terms.voucher_interval_s,
@@ -164,7 +184,6 @@ def created_at(creator: Address, count: int) -> Address:
 
 
 _BASE_GAS: Final = 21_000 + 32_000
-_CREATE_GAS: Final = 32_000
 _CODE_BYTE_GAS: Final = 200
 _CONSTRUCTOR_GAS: Final = 400_000
 """What a constructor may do besides: about 14 new slots, views of other contracts, memory."""
@@ -176,6 +195,5 @@ def _gas_most(contract: Interface, init_code: bytes) -> int:
     Source: Ethereum Yellow Paper, appendix G; EIP-3860 (2 gas a word of init code).
     """
     data = sum(16 if byte else 4 for byte in init_code) + 2 * (len(init_code) + 31) // 32
-    parts = contract.code_parts
-    code = _CODE_BYTE_GAS * sum(part.size for part in parts)
-    return _BASE_GAS + data + code + _CREATE_GAS * (len(parts) - 1) + _CONSTRUCTOR_GAS
+    code = _CODE_BYTE_GAS * contract.code.size
+    return _BASE_GAS + data + code + _CONSTRUCTOR_GAS

@@ -45,10 +45,9 @@ class Revert(msgspec.Struct, frozen=True):
         return f"{self.name}({inside})" if inside else self.name
 
 
-class CodePart(msgspec.Struct, frozen=True):
-    """What lies at one address after a creation: a stretch of the creation code."""
+class Code(msgspec.Struct, frozen=True):
+    """What lies at an address after a creation: a stretch of the creation code."""
 
-    contract: str
     start: int
     size: int
     immutables: tuple[tuple[int, int], ...]
@@ -59,13 +58,9 @@ class Interface:
     """One contract's functions, events, errors and code."""
 
     def __init__(
-        self,
-        name: str,
-        abi: Sequence[Mapping[str, Any]],
-        bytecode: bytes,
-        code_parts: tuple[CodePart, ...] = (),
+        self, name: str, abi: Sequence[Mapping[str, Any]], bytecode: bytes, code: Code
     ) -> None:
-        self.name, self.bytecode, self.code_parts = name, bytecode, code_parts
+        self.name, self.bytecode, self.code = name, bytecode, code
         self._functions: dict[str, tuple[bytes, list[str], list[str]]] = {}
         self._events: dict[bytes, Mapping[str, Any]] = {}
         self._errors: dict[bytes, Mapping[str, Any]] = {}
@@ -207,12 +202,12 @@ def plain(value: Any) -> Any:
 
 @cache
 def interface(contract: str) -> Interface:
-    """The package data of a contract: `LeaseBook`, `Verification` or `PaymentToken`."""
+    """The package data of a contract, by its name in Solidity."""
     folder = resources.files("cloud_gpu.protocol") / "contracts"
     held = msgspec.json.decode((folder / f"{contract}.json").read_bytes())
     bytecode = bytes.fromhex(held["bytecode"].removeprefix("0x"))
-    parts = msgspec.convert(held["code_parts"], tuple[CodePart, ...])
-    return Interface(contract, held["abi"], bytecode, parts)
+    code = msgspec.convert(held["code"], Code)
+    return Interface(contract, held["abi"], bytecode, code)
 
 
 def lease_book() -> Interface:
@@ -225,6 +220,16 @@ def verification() -> Interface:
     return interface("Verification")
 
 
+def futures() -> Interface:
+    """Futures' interface."""
+    return interface("Futures")
+
+
+def group_buy() -> Interface:
+    """GroupBuy's interface."""
+    return interface("GroupBuy")
+
+
 def payment_token() -> Interface:
     """The devnet token's interface; the ERC-20 part fits any payment token."""
     return interface("PaymentToken")
@@ -233,7 +238,7 @@ def payment_token() -> Interface:
 def decode_revert(returned: bytes | None, message: str = "") -> Revert:
     """The error behind a revert, from our ABIs, `Error(string)` or `Panic(uint256)`."""
     returned = returned or b""
-    for known in (lease_book(), verification(), payment_token()):
+    for known in (lease_book(), verification(), futures(), group_buy(), payment_token()):
         found = known.error(returned)
         if found is not None:
             return found

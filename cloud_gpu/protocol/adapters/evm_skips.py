@@ -41,6 +41,7 @@ class SkipCode(IntEnum):
     HELD_NOT_CLEARED = 25
     START_OUT_OF_RANGE = 26
     BAD_ACCEPT_SIGNATURE = 27
+    WRONG_SERIES = 28
 
 
 _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
@@ -167,6 +168,11 @@ _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyTy
             RejectReason.BAD_SIGNATURE,
             "accept.signature",
             "the signature of the buyer or its session key",
+        ),
+        SkipCode.WRONG_SERIES: (
+            RejectReason.WRONG_PRODUCT,
+            "series",
+            "a buy and a sell order of the call's product and window",
         ),
     }
 )

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {ILeaseOffice} from "../interfaces/ILeaseOffice.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
-import {INTERRUPTIBLE, READY} from "../types/Flags.sol";
+import {FIRM, INTERRUPTIBLE, READY} from "../types/Flags.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {CloseReason, Role, Status} from "../types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
@@ -20,6 +20,7 @@ abstract contract Endings is Machines {
     function stop(address provider, uint32 index, uint24 seq) external {
         (MachineKey key, LeaseWord word) = _leaseIn(provider, index, seq, Status.Active);
         if (_accounts[msg.sender].id() != word.buyerId()) revert LeaseBook_NotOwner(msg.sender);
+        if (word.has(FIRM)) _tellEnd(key, word, CloseReason.STOPPED);
         uint256 used = block.timestamp - word.start();
         uint256 ceiling = word.cap();
         word = word.withStatus(Status.Stopped);
@@ -51,7 +52,7 @@ abstract contract Endings is Machines {
         if (!named) revert LeaseBook_BadReason(reason);
         (MachineKey key, LeaseWord word) = _lease(voucher.provider, voucher.index, voucher.seq);
         if (word.status() == Status.Funded) {
-            word = _penalise(key, word, SettlementLib.noShow(word.cap(), word.duration(), NO_SHOW));
+            word = _penalise(key, word, _noShow(word));
             _free(key, word, _addressOf[word.buyerId()], 0, CloseReason.RELEASED_UNSTARTED);
             return;
         }
@@ -84,7 +85,7 @@ abstract contract Endings is Machines {
         (MachineKey key, LeaseWord word) = _leaseIn(provider, index, seq, Status.Funded);
         if (block.timestamp <= word.start()) revert LeaseBook_TooEarly(word.start() + 1);
         address buyer = _addressOf[word.buyerId()];
-        uint256 amount = SettlementLib.noShow(word.cap(), word.duration(), NO_SHOW);
+        uint256 amount = _noShow(word);
         if (word.has(READY)) {
             _credit(provider, amount);
             _free(key, word, buyer, amount, CloseReason.BUYER_NO_SHOW);
@@ -102,12 +103,19 @@ abstract contract Endings is Machines {
         _free(key, word, _addressOf[word.buyerId()], word.paid(), CloseReason.EXPIRED);
     }
 
-    /// @dev What leaving now costs, and how it is called: nothing after an interruptible lease's notice.
+    /// @dev What a side that failed to show up owes; nothing of a firm lease, where its margin does.
+    function _noShow(LeaseWord word) private view returns (uint256) {
+        return word.has(FIRM) ? 0 : SettlementLib.noShow(word.cap(), word.duration(), NO_SHOW);
+    }
+
+    /// @dev What leaving now costs, and how it is called: nothing after an interruptible lease's notice, nor of a firm
+    /// lease, whose margin pays.
     function _priceOfLeaving(MachineKey key, LeaseWord word, uint256 rest, CloseReason reason)
         private
         view
         returns (uint256, CloseReason)
     {
+        if (word.has(FIRM)) return (0, reason);
         ProductWord machine = _machines[key];
         Product storage rules = _products[machine.product()];
         uint256 noticeAt = machine.noticeAt(word.seq());

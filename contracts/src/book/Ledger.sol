@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IFirmLeases} from "../interfaces/IFirmLeases.sol";
 import {ILeaseBookLog} from "../interfaces/ILeaseBookLog.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {AccountWord} from "../types/AccountWord.sol";
-import {VERIFIED} from "../types/Flags.sol";
+import {FIRM, VERIFIED} from "../types/Flags.sol";
 import {HELD_SLOTS, HeldWord} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {CloseReason, Role, Status} from "../types/Lifecycle.sol";
 import {MachineKey} from "../types/MachineKey.sol";
 import {ProductWord} from "../types/ProductWord.sol";
-import {Delegate, Market, Product, Windows} from "../types/Rows.sol";
+import {Delegate, Market, ModuleAddresses, Product, Windows} from "../types/Rows.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
@@ -32,6 +33,7 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
     uint256 private constant NO_SHOW_MAX = 15 minutes;
     uint256 private constant COMMIT_MAX = 7 days;
     uint8 private constant DECIMALS_MAX = 8;
+    uint256 internal constant CAP_MAX = type(uint48).max;
     /// @dev ERC-20 tokens refuse the zero address; nobody has a key for this one.
     address private constant BURNT = 0x000000000000000000000000000000000000dEaD;
 
@@ -44,7 +46,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
     uint64 internal immutable REGISTRATION_FEE;
     address internal immutable GUARDIAN;
     address internal immutable VERIFICATION;
+    address internal immutable FUTURES;
+    address internal immutable GROUP_BUY;
     uint256 internal immutable COMMIT_WINDOW;
+    /// @dev Hash of all of the above: two contracts of the same settings are one book.
+    bytes32 internal immutable SETTINGS;
 
     mapping(address account => AccountWord) internal _accounts;
     mapping(uint32 id => address account) internal _addressOf;
@@ -62,13 +68,15 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
     /// @dev Base units that batches hold.
     uint64 internal _batched;
     mapping(MachineKey => HeldWord[HELD_SLOTS]) internal _held;
+    /// @dev Base units that Futures (margins, funded caps) and GroupBuy (pledges) hold.
+    mapping(address module => uint64) internal _moduleCash;
 
     constructor(
         IERC20Metadata token_,
         Windows memory windows_,
         uint64 registrationFee_,
         address guardian_,
-        address verification_,
+        ModuleAddresses memory modules_,
         uint32 commitWindow_
     ) EIP712("LeaseBook", "1") {
         uint8 decimals = token_.decimals();
@@ -80,7 +88,7 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         }
         if (windows_.noShow > NO_SHOW_MAX) revert LeaseBook_BadWindow("noShow", windows_.noShow);
         bool timed = commitWindow_ != 0 && commitWindow_ <= COMMIT_MAX;
-        if (verification_ != address(0) && !timed) revert LeaseBook_BadWindow("commit", commitWindow_);
+        if (modules_.verification != address(0) && !timed) revert LeaseBook_BadWindow("commit", commitWindow_);
         TOKEN = token_;
         BOND_UNIT = 10 ** decimals;
         START_WINDOW = windows_.start;
@@ -89,8 +97,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         NO_SHOW = windows_.noShow;
         REGISTRATION_FEE = registrationFee_;
         GUARDIAN = guardian_;
-        VERIFICATION = verification_;
+        VERIFICATION = modules_.verification;
+        FUTURES = modules_.futures;
+        GROUP_BUY = modules_.groupBuy;
         COMMIT_WINDOW = commitWindow_;
+        SETTINGS = keccak256(abi.encode(token_, windows_, registrationFee_, guardian_, modules_, commitWindow_));
     }
 
     modifier whenOpen() {
@@ -123,6 +134,13 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         if (signer == account) return signer != address(0);
         Delegate storage delegate = _delegates[signer];
         return delegate.account == account && delegate.role == role && _isGood(delegate, when);
+    }
+
+    /// @dev ECDSA first: it needs no foreign code, and lets an EIP-7702 account sign with its key.
+    function _isAskSigned(address provider, bytes32 digest, bytes calldata signature) internal view returns (bool) {
+        address signer = SigCheck.recover(digest, signature);
+        if (signer != address(0) && _speaksFor(provider, signer, Role.Node, block.timestamp)) return true;
+        return SigCheck.isAcceptedBy(provider, digest, signature);
     }
 
     /// @dev The account numbered `id` if it, or a Session key of it that was good at time `when`, signed; else zero.
@@ -215,6 +233,17 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         if (rest != 0) _credit(buyer, rest);
         _leases[key] = word.idle(Status.Free);
         emit LeaseClosed({machineKey: key, seq: word.seq(), reason: reason, paid: uint48(paid)});
+        if (word.has(FIRM)) _tellEnd(key, word, reason);
+    }
+
+    /// @dev The margins behind a firm lease follow its end: how it came, and how much of it was left. A stop is told
+    /// when it happens, so what follows it is not. A plain call, not a tried one: whoever chooses the gas could else
+    /// make it fail alone. Futures' code is fixed and only writes down what it hears.
+    function _tellEnd(MachineKey key, LeaseWord word, CloseReason reason) internal {
+        if (word.status() == Status.Stopped) return;
+        uint256 left = word.duration();
+        if (word.status() == Status.Active) left = _end(word) > block.timestamp ? _end(word) - block.timestamp : 0;
+        IFirmLeases(FUTURES).leaseEnded(key, word.seq(), reason, uint24(left));
     }
 
     /// @dev The lease ended: what is held waits for its commitment, the audit share of nothing is the buyer's again.

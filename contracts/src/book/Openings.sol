@@ -9,7 +9,7 @@ import {AccountWord} from "../types/AccountWord.sol";
 import {INTERRUPTIBLE, PAY_AS_ASK, VERIFIED} from "../types/Flags.sol";
 import {HELD_SLOTS, HeldWordLibrary} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
-import {Role, SkipCode, Status} from "../types/Lifecycle.sol";
+import {SkipCode, Status} from "../types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
 import {Ask, Bid} from "../types/Orders.sol";
 import {ProductWord} from "../types/ProductWord.sol";
@@ -21,7 +21,6 @@ import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/Messa
 /// @dev The hot path. One load and one store a word, one lookup of product and market a call. Nothing here reverts
 /// for what a signer, a wallet or a machine did: callers decide what a code means to the rest of their entries.
 abstract contract Openings is Ledger {
-    uint256 private constant CAP_MAX = type(uint48).max;
     uint256 private constant AUDIT_BPS_MAX = 12_000;
 
     /// @dev What all entries of a call share. `count` is the bid's GPUs, `matcher` who may name the price.
@@ -101,7 +100,8 @@ abstract contract Openings is Ledger {
         uint256 cap = SettlementLib.costDown(price, round.sliceGpus, bid.duration);
         code = _machine(round, ask, word, _machines[key], cap);
         if (code != SkipCode.NONE) return (key, word, code);
-        if (!_isAskSigned(round, ask, askSignature)) return (key, word, SkipCode.BAD_ASK_SIGNATURE);
+        bytes32 digest = MessageHashUtils.toTypedDataHash(round.domainSeparator, OrderHash.hash(ask));
+        if (!_isAskSigned(ask.provider, digest, askSignature)) return (key, word, SkipCode.BAD_ASK_SIGNATURE);
 
         word = word.funded({
             cap_: cap,
@@ -181,14 +181,6 @@ abstract contract Openings is Ledger {
         uint256 free = _freeBond(word, machine) * BOND_UNIT;
         if (free < SettlementLib.shareUp(cap, round.minBondBps)) return SkipCode.BOND_TOO_LOW;
         return SkipCode.NONE;
-    }
-
-    /// @dev ECDSA first: it needs no foreign code, and lets an EIP-7702 account sign with its key.
-    function _isAskSigned(Round memory round, Ask memory ask, bytes calldata signature) private view returns (bool) {
-        bytes32 digest = MessageHashUtils.toTypedDataHash(round.domainSeparator, OrderHash.hash(ask));
-        address signer = SigCheck.recover(digest, signature);
-        if (signer != address(0) && _speaksFor(ask.provider, signer, Role.Node, block.timestamp)) return true;
-        return SigCheck.isAcceptedBy(ask.provider, digest, signature);
     }
 
     // ---------------------------------------------------------------------------------------------- the bid's side

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseHolding} from "./ILeaseHolding.sol";
+import {ILeaseModules} from "./ILeaseModules.sol";
 import {ILeaseOffice} from "./ILeaseOffice.sol";
 import {ILeaseTrading} from "./ILeaseTrading.sol";
 
@@ -14,4 +15,4 @@ import {ILeaseTrading} from "./ILeaseTrading.sol";
 ///
 /// Assumptions (safety): the token neither takes a fee on transfer nor changes balances by itself; block timestamps
 /// are honest to the minute. Assumptions (liveness): a transaction is included within the claim window.
-interface ILeaseBook is ILeaseTrading, ILeaseOffice, ILeaseHolding {}
+interface ILeaseBook is ILeaseTrading, ILeaseOffice, ILeaseHolding, ILeaseModules {}

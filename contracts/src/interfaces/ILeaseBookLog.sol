@@ -44,7 +44,7 @@ interface ILeaseBookLog {
     /// @notice A lease is funded.
     /// @param word The machine's lease word as stored, from the lowest bit: cap 48, paid 48, marketId 16, buyerId 32,
     /// start deadline 32, duration 24, seq 24, bond 24, status 4, flags 4.
-    /// @param bidHash EIP-712 struct hash of the bid that opened it.
+    /// @param bidHash EIP-712 struct hash of the bid that opened it; a futures contract's number, a campaign's id.
     event LeaseOpened(MachineKey indexed machineKey, bytes32 indexed bidHash, uint256 word);
     /// @notice The provider's Ready is on chain: if the lease does not begin, the buyer failed to show up.
     event LeaseReady(MachineKey indexed machineKey, uint24 seq, bytes32 runtimeHash);
@@ -64,6 +64,10 @@ interface ILeaseBookLog {
     event HeldReturned(MachineKey indexed machineKey, uint24 seq, uint64 amount);
     /// @notice A conviction took `refunded` for the buyer and `burnt` for nobody out of the bond.
     event BondSlashed(MachineKey indexed machineKey, uint64 refunded, uint64 burnt);
+    /// @notice `amount` of an account's cash became a module's: a margin, a funded price, a pledge.
+    event ModuleTook(address indexed account, address indexed module, uint64 amount);
+    /// @notice `amount` that a module held became the account's cash; or its lease's escrow, opened next in the log.
+    event ModuleGave(address indexed account, address indexed module, uint64 amount);
     /// @notice Entry `index` of a batch was left out.
     event EntrySkipped(uint256 index, SkipCode code);
 
@@ -132,6 +136,8 @@ interface ILeaseBookLog {
     error LeaseBook_EntryRefused(uint256 index, SkipCode code);
     error LeaseBook_OpeningsPaused(uint256 until);
     error LeaseBook_DecimalsTooMany(uint8 decimals);
+    /// @notice `office` was made with other settings.
+    error LeaseBook_WrongOffice(address office);
     /// @notice A window (`field`, ASCII) is outside its hard limits.
     error LeaseBook_BadWindow(bytes32 field, uint256 given);
 }

@@ -67,5 +67,7 @@ enum SkipCode {
     HELD_NOT_CLEARED,
     // beginPacked
     START_OUT_OF_RANGE,
-    BAD_ACCEPT_SIGNATURE
+    BAD_ACCEPT_SIGNATURE,
+    // openFutures
+    WRONG_SERIES
 }

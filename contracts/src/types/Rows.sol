@@ -87,3 +87,23 @@ struct Lease {
     /// When the provider gave notice; 0: it did not.
     uint32 noticeAt;
 }
+
+/// @notice The modules of a LeaseBook, fixed at construction: addresses computed before they are deployed; zero: absent.
+struct ModuleAddresses {
+    address verification;
+    address futures;
+    address groupBuy;
+}
+
+/// @notice What a module opens a lease with.
+struct Opening {
+    address buyer;
+    uint32 product;
+    /// Base units per GPU-hour.
+    uint64 price;
+    uint24 duration;
+    /// 0: no market, no fee.
+    uint16 marketId;
+    /// What the module calls it: the lease's `bidHash` in {LeaseOpened}.
+    bytes32 name;
+}

@@ -116,6 +116,20 @@ class Market(Row, frozen=True):
     fee_bps: int
 
 
+class OpenFirmAnswer(Row, frozen=True):
+    code: int
+    seq: int
+
+
+class Opening(Row, frozen=True):
+    buyer: Address
+    product: int
+    price: int
+    duration: int
+    market_id: int
+    name: bytes
+
+
 class Payout(Row, frozen=True):
     buyer_id: int
     market_id: int
@@ -362,6 +376,22 @@ def finish_retire(index: int) -> Call[None]:
     return Call(_CONTRACT, "finishRetire", (index,), Call.nothing)
 
 
+def futures() -> Call[Address]:
+    return Call(_CONTRACT, "futures", (), Call.alone)
+
+
+def give_cash(account: Address, amount: int) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "giveCash",
+        (
+            account,
+            amount,
+        ),
+        Call.nothing,
+    )
+
+
 def give_notice(provider: Address, index: int, seq: int) -> Call[None]:
     return Call(
         _CONTRACT,
@@ -373,6 +403,10 @@ def give_notice(provider: Address, index: int, seq: int) -> Call[None]:
         ),
         Call.nothing,
     )
+
+
+def group_buy() -> Call[Address]:
+    return Call(_CONTRACT, "groupBuy", (), Call.alone)
 
 
 def guardian() -> Call[Address]:
@@ -433,6 +467,10 @@ def market_of(id: int) -> Call[Market]:
     return Call(_CONTRACT, "marketOf", (id,), Market.of)
 
 
+def module_cash(module: Address) -> Call[int]:
+    return Call(_CONTRACT, "moduleCash", (module,), Call.alone)
+
+
 def open_batch(
     product: int, price: int, market_id: int, matches: tuple[SignedMatch, ...]
 ) -> Call[None]:
@@ -446,6 +484,18 @@ def open_batch(
             matches,
         ),
         Call.nothing,
+    )
+
+
+def open_firm(machine_key: bytes, opening: Opening) -> Call[OpenFirmAnswer]:
+    return Call(
+        _CONTRACT,
+        "openFirm",
+        (
+            machine_key,
+            opening,
+        ),
+        OpenFirmAnswer,
     )
 
 
@@ -502,6 +552,19 @@ def open_packed(product: int, price: int, market_id: int, data: bytes) -> Call[N
             data,
         ),
         Call.nothing,
+    )
+
+
+def open_pledged(ask: Ask, signature: bytes, opening: Opening) -> Call[int]:
+    return Call(
+        _CONTRACT,
+        "openPledged",
+        (
+            ask,
+            signature,
+            opening,
+        ),
+        Call.alone,
     )
 
 
@@ -622,6 +685,10 @@ def set_delegate(signer: Address, role: int, expiry: int, proof: bytes) -> Call[
     )
 
 
+def settings() -> Call[bytes]:
+    return Call(_CONTRACT, "settings", (), Call.alone)
+
+
 def settle_batch(vouchers: tuple[Voucher, ...], signatures: tuple[bytes, ...]) -> Call[None]:
     return Call(
         _CONTRACT,
@@ -661,6 +728,18 @@ def stop(provider: Address, index: int, seq: int) -> Call[None]:
     )
 
 
+def take_cash(account: Address, amount: int) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "takeCash",
+        (
+            account,
+            amount,
+        ),
+        Call.nothing,
+    )
+
+
 def take_held(key: bytes, seq: int, batch_no: int) -> Call[TakeHeldAnswer]:
     return Call(
         _CONTRACT,
@@ -692,6 +771,18 @@ def unlock_bond(key: bytes, amount: int) -> Call[None]:
 
 def unpause(index: int) -> Call[None]:
     return Call(_CONTRACT, "unpause", (index,), Call.nothing)
+
+
+def use_nonce(account: Address, nonce: int) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "useNonce",
+        (
+            account,
+            nonce,
+        ),
+        Call.nothing,
+    )
 
 
 def verification() -> Call[Address]:

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
-import {Market, Product, Windows} from "../../../src/types/Rows.sol";
+import {Market, ModuleAddresses, Product, Windows} from "../../../src/types/Rows.sol";
 import {Fixture} from "../../Fixture.sol";
 
 contract Tables is Fixture {
@@ -97,9 +97,10 @@ contract Construction is Fixture {
     }
 
     function _try(Windows memory windows, address verification, uint32 commitWindow, bytes memory error_) private {
+        ModuleAddresses memory modules = ModuleAddresses(verification, address(0), address(0));
         bytes memory code = abi.encodePacked(
-            vm.getCode("LeaseBook.sol:LeaseBook"),
-            abi.encode(address(token), windows, FEE_TO_REGISTER, guardian, verification, commitWindow)
+            vm.getCode("BackOffice.sol:BackOffice"),
+            abi.encode(address(token), windows, FEE_TO_REGISTER, guardian, modules, commitWindow)
         );
         (address made, bytes memory answer) = _tryCreate(code);
         assertEq(made == address(0), error_.length != 0);
@@ -127,5 +128,18 @@ contract Construction is Fixture {
         _try(good, address(1), 0, _bad("commit", 0));
         _try(good, address(1), 604_801, _bad("commit", 604_801));
         _try(good, address(1), 604_800, "");
+    }
+
+    /// @dev The other part of the book must count by the same rules.
+    function test_construction_whenTheOfficeHasOtherSettings_thenReverts() external {
+        Windows memory windows = book.windows();
+        ModuleAddresses memory none;
+        bytes memory arguments = abi.encode(token, windows, FEE_TO_REGISTER, guardian, none, uint32(0));
+        bytes memory others = abi.encode(token, windows, FEE_TO_REGISTER, stranger, none, uint32(0));
+        address other = deployCode("BackOffice.sol:BackOffice", others);
+        bytes memory code = bytes.concat(vm.getCode("LeaseBook.sol:LeaseBook"), arguments, abi.encode(other));
+        (address made, bytes memory answer) = _tryCreate(code);
+        assertEq(made, address(0));
+        assertEq(answer, abi.encodeWithSelector(ILeaseBookLog.LeaseBook_WrongOffice.selector, other));
     }
 }

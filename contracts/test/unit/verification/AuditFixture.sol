@@ -20,6 +20,7 @@ import {
 import {Held} from "../../../src/types/Audits.sol";
 import {VERIFIED} from "../../../src/types/Flags.sol";
 import {Ask, Bid, Voucher} from "../../../src/types/Orders.sol";
+import {ModuleAddresses} from "../../../src/types/Rows.sol";
 import {Fixture} from "../../Fixture.sol";
 
 /// @dev The fixture's world with Verification in it, verified leases, and batches as nodes and verifiers build them.
@@ -49,8 +50,8 @@ abstract contract AuditFixture is Fixture {
     }
 
     function _deploy(address token_) internal override returns (ILeaseBook deployed) {
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 1);
-        deployed = _deployBook(token_, predicted, COMMIT_WINDOW);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
+        deployed = _deployBook(token_, ModuleAddresses(predicted, address(0), address(0)), COMMIT_WINDOW);
         for (uint256 i; i < 2; ++i) {
             verifier[i] = _signer(string.concat("verifier ", vm.toString(i)));
             audits[i] = makeAddr(string.concat("audits ", vm.toString(i)));
