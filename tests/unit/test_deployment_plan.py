@@ -9,6 +9,7 @@ from cloud_gpu.protocol.deployment import (
     AuditWindows,
     Deployment,
     DeploymentTerms,
+    FuturesRules,
     VerifierAccount,
 )
 from cloud_gpu.protocol.lease import Windows
@@ -43,24 +44,30 @@ def test_addresses_are_those_of_a_published_example() -> None:
 
 def test_contracts_name_each_other_before_they_exist() -> None:
     planned = plan_deployment(VERIFIED, chain_id=1, deployer=DEPLOYER, first_nonce=7)
-    token, book, verification = planned.contracts
+    token, office, book, *modules = planned.contracts
     assert [each.contract for each in planned.contracts] == [
         "PaymentToken",
+        "BackOffice",
         "LeaseBook",
         "Verification",
+        "Futures",
+        "GroupBuy",
     ]
-    assert [each.nonce for each in planned.contracts] == [7, 8, 9]
+    assert [each.nonce for each in planned.contracts] == [7, 8, 9, 10, 11, 12]
     assert book.arguments[0] == token.address
-    assert book.arguments[4] == verification.address == created_at(DEPLOYER, 9)
-    assert verification.arguments[0] == book.address
+    assert book.arguments == (*office.arguments, office.address)
+    assert book.arguments[4] == tuple(created_at(DEPLOYER, count) for count in (10, 11, 12))
+    assert [module.arguments[0] for module in modules] == [book.address] * 3
 
 
 def test_what_is_not_wanted_is_not_planned() -> None:
     token = Address(b"\x0a" * 20)
     terms = DeploymentTerms(windows=WINDOWS, token=token)
-    (book,) = plan_deployment(terms, chain_id=1, deployer=DEPLOYER, first_nonce=0).contracts
-    assert book.contract == "LeaseBook"
-    assert (book.arguments[0], book.arguments[4]) == (token, ZERO_ADDRESS)
+    planned = plan_deployment(terms, chain_id=1, deployer=DEPLOYER, first_nonce=0).contracts
+    office, book, futures, group_buy = planned
+    assert (office.contract, book.contract) == ("BackOffice", "LeaseBook")
+    assert book.arguments[0] == token
+    assert book.arguments[4] == (ZERO_ADDRESS, futures.address, group_buy.address)
 
 
 def test_a_plan_has_one_digest_and_another_plan_another() -> None:
@@ -80,11 +87,12 @@ def test_the_result_holds_everything_that_was_decided() -> None:
         VERIFIED, guardian=Address(b"\x0b" * 20), registration_fee=TokenAmount(5), confirmations=3
     )
     planned = plan_deployment(terms, chain_id=8453, deployer=DEPLOYER, first_nonce=0)
-    token, book, verification = planned.contracts
+    token, office, book, verification, futures, group_buy = planned.contracts
     made = planned.result(bond_unit=TokenAmount(10**6), first_block=12)
     assert made == Deployment(
         chain_id=8453,
         lease_book=book.address,
+        back_office=office.address,
         token=token.address,
         first_block=12,
         windows=WINDOWS,
@@ -92,6 +100,9 @@ def test_the_result_holds_everything_that_was_decided() -> None:
         verification=verification.address,
         verifiers=(Address(b"\x01" * 20), Address(b"\x04" * 20)),
         audit=AUDITS.windows,
+        futures=futures.address,
+        futures_rules=FuturesRules(),
+        group_buy=group_buy.address,
         registration_fee=TokenAmount(5),
         guardian=Address(b"\x0b" * 20),
         confirmations=3,
