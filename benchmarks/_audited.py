@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from benchmarks._chain import Chain, named_key
 from benchmarks._leases import Leases
-from benchmarks._parties import CAP, DURATION, Machine, Market, Party
+from benchmarks._parties import CAP, DURATION, Machine, Market
 from cloud_gpu.protocol.audit import (
     SEGMENTS_MAX,
-    WEIGHT_ONE,
     Commit,
     Leaf,
     Results,
@@ -17,6 +17,7 @@ from cloud_gpu.protocol.audit import (
     SumTree,
     Verdict,
     VerdictResult,
+    weights,
 )
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
@@ -26,19 +27,20 @@ from cloud_gpu.protocol.calls import (
     RevealPreimage,
 )
 from cloud_gpu.protocol.deployment import AuditPlan, AuditWindows, VerifierAccount
-from cloud_gpu.protocol.identity import KeyRole
+from cloud_gpu.protocol.identity import KeyRole, LocalKey
 from cloud_gpu.protocol.lease import LeaseFlags, LeaseKey
-from cloud_gpu.protocol.signing import sign
+from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Digest, keccak256
 
 CHALLENGE_S = 3_600
 AUDIT = BasisPoints(700)
-_DRAWS = 64
-_VERIFIERS = (named_key("verifier 0"), named_key("verifier 1"))
+_DRAWS = 1_024
+VERIFIERS = (named_key("verifier 0"), named_key("verifier 1"))
 
 
-def _chain_of(verifier: int) -> list[Digest]:
+@cache
+def preimages(verifier: int) -> list[Digest]:
     """A verifier's preimages in the order in which they are revealed, the anchor before them."""
     found = [keccak256(b"seed %d" % verifier)]
     for _ in range(_DRAWS):
@@ -50,41 +52,37 @@ AUDITS = AuditPlan(
     verifiers=tuple(  # type: ignore[arg-type]
         VerifierAccount(
             signer=key.address,
-            anchor=_chain_of(number)[0],
+            anchor=preimages(number)[0],
             audits=named_key(f"audits {number}").address,
         )
-        for number, key in enumerate(_VERIFIERS)
+        for number, key in enumerate(VERIFIERS)
     ),
     windows=AuditWindows(commit=86_400, challenge=CHALLENGE_S, hard_cap=86_400, late_slash=604_800),
 )
 
 
 class CommittedBatch:
-    """A lease's segments, of equal weight, under one root."""
+    """A lease's segments, of weights as equal as can be, under one root."""
 
-    def __init__(self, chain: Chain, lease: LeaseKey) -> None:
-        self.lease = lease
+    def __init__(self, chain: Chain, lease: LeaseKey, n: int = SEGMENTS_MAX) -> None:
+        self.lease, self.n = lease, n
+        self._chain = chain
         place = chain.deployment.chain_id, chain.deployment.verification
         self._leaves = [
             Leaf(
                 lease=lease,
                 batch_no=0,
                 i=i,
-                weight=WEIGHT_ONE // SEGMENTS_MAX,
+                weight=weight,
                 job=keccak256(b"job %d" % i),
                 result=keccak256(b"result %d" % i),
                 salt=keccak256(b"salt %d" % i),
             )
-            for i in range(SEGMENTS_MAX)
+            for i, weight in enumerate(weights([1] * n))
         ]
-        hashes = [leaf.hash(*place) for leaf in self._leaves]
-        self._hashes = hashes
-        self._tree = SumTree(
-            [
-                Sibling(hash=each, weight=leaf.weight)
-                for each, leaf in zip(hashes, self._leaves, strict=True)
-            ]
-        )
+        self._hashes = [leaf.hash(*place) for leaf in self._leaves]
+        pairs = zip(self._hashes, self._leaves, strict=True)
+        self._tree = SumTree([Sibling(hash=each, weight=leaf.weight) for each, leaf in pairs])
 
     def commit(self) -> Commit:
         """What the node signs."""
@@ -95,11 +93,18 @@ class CommittedBatch:
             seq=lease.seq,
             batch_no=0,
             root=self._tree.root,
-            n=SEGMENTS_MAX,
+            n=self.n,
         )
 
-    def accusation(self, chain: Chain, i: int) -> AccuseSegment:
+    def accusation(self, i: int) -> AccuseSegment:
         """By both verifiers."""
+        first, second = (self.verdict(i, VerdictResult.MISMATCH, key) for key in VERIFIERS)
+        return AccuseSegment(
+            leaf=self._leaves[i], proof=self._tree.proof(i), first=first, second=second
+        )
+
+    def verdict(self, i: int, result: VerdictResult, key: LocalKey) -> Signed[Verdict]:
+        """Of one verifier."""
         lease = self.lease
         verdict = Verdict(
             provider=lease.provider,
@@ -109,13 +114,27 @@ class CommittedBatch:
             i=i,
             leaf=self._hashes[i],
             result_digest=keccak256(b"something else"),
-            result=VerdictResult.MISMATCH,
+            result=result,
         )
-        domain = chain.deployment.verification_domain
-        first, second = (sign(verdict, domain, key) for key in _VERIFIERS)
-        return AccuseSegment(
-            leaf=self._leaves[i], proof=self._tree.proof(i), first=first, second=second
+        return sign(verdict, self._chain.deployment.verification_domain, key)
+
+    def results(self, verifier: int) -> FinaliseBatch:
+        """Every drawn segment matched."""
+        lease = self.lease
+        body = Results(
+            provider=lease.provider,
+            index=lease.index,
+            seq=lease.seq,
+            batch_no=0,
+            incomparable=0,
         )
+        signed = sign(body, self._chain.deployment.verification_domain, VERIFIERS[verifier])
+        return FinaliseBatch(lease=lease, batch_no=0, results=signed)
+
+    def reveal(self, number: int) -> RevealPreimage:
+        """Of the deployment's batch of that number; verifiers take turns."""
+        preimage = preimages(number % 2)[number // 2 + 1]
+        return RevealPreimage(lease=self.lease, batch_no=0, preimage=preimage)
 
 
 @dataclass(frozen=True)
@@ -142,11 +161,6 @@ class Audited:
             chain.key(f"verifier {number}")
             self.market.member(f"audits {number}", 1)
 
-    @property
-    def parties(self) -> tuple[Party, Party]:
-        """Provider and buyer."""
-        return self._provider, self._buyer
-
     def committed(self) -> tuple[CommittedBatch, int]:
         """A lease that ended with half its cap held, and its batch."""
         pair = (self._machine, self._buyer)
@@ -163,26 +177,15 @@ class Audited:
 
     def drawn(self, batch: CommittedBatch) -> int:
         """Draw it; verifiers take turns."""
-        turn, place = self._batches % 2, self._batches // 2 + 1
+        number = self._batches
         self._batches += 1
         self.chain.mine(2)
-        call = RevealPreimage(lease=batch.lease, batch_no=0, preimage=_chain_of(turn)[place])
-        return self.chain.send(_VERIFIERS[turn], call).gas
+        return self.chain.send(VERIFIERS[number % 2], batch.reveal(number)).gas
 
     def ended(self, batch: CommittedBatch) -> int:
         """Every drawn segment matched."""
-        lease = batch.lease
-        body = Results(
-            provider=lease.provider,
-            index=lease.index,
-            seq=lease.seq,
-            batch_no=0,
-            incomparable=0,
-        )
-        verifier = _VERIFIERS[(self._batches - 1) % 2]
-        results = sign(body, self.chain.deployment.verification_domain, verifier)
-        call = FinaliseBatch(lease=lease, batch_no=0, results=results)
-        return self.chain.send(verifier, call).gas
+        verifier = (self._batches - 1) % 2
+        return self.chain.send(VERIFIERS[verifier], batch.results(verifier)).gas
 
     def round(self) -> BatchGas:
         """A batch in which everything matched."""
@@ -193,7 +196,7 @@ class Audited:
         """The gas of an accusation, and of the conviction when its window has closed."""
         batch, _gas = self.committed()
         self.drawn(batch)
-        accused = self.chain.send(_VERIFIERS[0], batch.accusation(self.chain, 41)).gas
+        accused = self.chain.send(VERIFIERS[0], batch.accusation(41)).gas
         self.chain.pass_time(CHALLENGE_S + 1)
         call = ConvictSegment(lease=batch.lease, batch_no=0, i=41)
-        return accused, self.chain.send(_VERIFIERS[1], call).gas
+        return accused, self.chain.send(VERIFIERS[1], call).gas

@@ -61,14 +61,19 @@ class Chain:
     rpc: Rpc
     deployment: Deployment
     _counts: dict[Address, int] = field(default_factory=dict)
+    _keys: dict[Address, LocalKey] = field(default_factory=dict)
 
     def key(self, name: str) -> LocalKey:
         """The same key for the same name, with native currency."""
         made = named_key(name)
         if made.address not in self._counts:
             self.rpc.call("anvil_setBalance", str(made.address), hex(1000 * ETHER))
-            self._counts[made.address] = 0
+            self._counts[made.address], self._keys[made.address] = 0, made
         return made
+
+    def owner(self, address: Address) -> LocalKey:
+        """The key behind an address that `key` gave."""
+        return self._keys[address]
 
     def send(
         self, key: LocalKey, call: Call[Any] | ChainCall, *, to: Address | None = None

@@ -110,7 +110,7 @@ class Market:
 
     # Orders.
 
-    def ask(self, machine: Machine) -> Signed[Ask]:
+    def ask(self, machine: Machine, *, flags: int | None = None) -> Signed[Ask]:
         """For the machine's next lease."""
         provider = machine.provider.wallet.address
         found = self.chain.ask(lease_book.machine_of(provider, machine.index))
@@ -125,12 +125,19 @@ class Market:
             start_by=self.chain.time() + 3_600,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
-            flags=self.flags,
+            flags=self.flags if flags is None else flags,
         )
         return sign(ask, self.chain.deployment.domain, machine.provider.daily)
 
     def bid(
-        self, buyer: Party, nonce: int, *, count: int = 1, duration: int = DURATION
+        self,
+        buyer: Party,
+        nonce: int,
+        *,
+        count: int = 1,
+        duration: int = DURATION,
+        flags: int | None = None,
+        audit_bps: BasisPoints | None = None,
     ) -> Signed[Bid]:
         """A buyer's bid is signed by its wallet."""
         start_by = self.chain.time() + 3_600
@@ -145,8 +152,8 @@ class Market:
             nonce=nonce,
             matcher=self.matcher.address,
             max_fee_bps=FEE,
-            audit_bps=self.audit_bps,
-            flags=self.flags,
+            audit_bps=self.audit_bps if audit_bps is None else audit_bps,
+            flags=self.flags if flags is None else flags,
             terms=ZERO_DIGEST,
         )
         return sign(bid, self.chain.deployment.domain, buyer.wallet)
