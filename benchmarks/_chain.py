@@ -22,6 +22,8 @@ from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
 from cloud_gpu.protocol.adapters.evm_transaction import Fees, Transaction
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import (
+    FUTURES,
+    GROUP_BUY,
     LEASE_BOOK,
     PAYMENT_TOKEN,
     VERIFICATION,
@@ -134,6 +136,8 @@ class Chain:
             LEASE_BOOK: self.deployment.lease_book,
             PAYMENT_TOKEN: self.deployment.token,
             VERIFICATION: self.deployment.verification,
+            FUTURES: self.deployment.futures,
+            GROUP_BUY: self.deployment.group_buy,
         }
         return places[call.contract]
 

@@ -14,7 +14,7 @@ from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
-from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
+from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 TOKEN = 10**6
@@ -110,8 +110,10 @@ class Market:
 
     # Orders.
 
-    def ask(self, machine: Machine, *, flags: int | None = None) -> Signed[Ask]:
-        """For the machine's next lease."""
+    def ask(
+        self, machine: Machine, *, flags: int | None = None, matcher: Address | None = None
+    ) -> Signed[Ask]:
+        """For the machine's next lease; `matcher`: another one, a module."""
         provider = machine.provider.wallet.address
         found = self.chain.ask(lease_book.machine_of(provider, machine.index))
         ask = Ask(
@@ -123,7 +125,7 @@ class Market:
             min_duration=60,
             max_duration=_DAY,
             start_by=self.chain.time() + 3_600,
-            matcher=self.matcher.address,
+            matcher=matcher or self.matcher.address,
             max_fee_bps=FEE,
             flags=self.flags if flags is None else flags,
         )

@@ -15,6 +15,7 @@ import json
 from benchmarks._audited import AUDITS, Audited
 from benchmarks._chain import Chain, running_chain
 from benchmarks._leases import Leases, Pairs
+from benchmarks._modules import Futures, GroupBuys
 from benchmarks._parties import DURATION, Market
 from cloud_gpu.protocol.adapters.bindings import payment_token
 from cloud_gpu.protocol.audit import SEGMENTS_MAX
@@ -27,6 +28,7 @@ WINDOWS = Windows(start=900, claim=3_600, retire=864_000)
 N = 50
 GANG = 8
 HELD_SLOTS = 4
+PEOPLE = 20
 KEYS = (
     "erc20_transfer",
     "lease_n1",
@@ -138,6 +140,21 @@ def singles(told: Measured, market: Market, leases: Leases, shared: Pairs) -> No
     told.row(f"open a gang of {GANG}, per lease", gang // GANG)
 
 
+def modules(told: Measured, market: Market) -> None:
+    """A future from its opening to the last margin, and a group buy of 20 people."""
+    futures, buys = Futures(market), GroupBuys(market, PEOPLE)
+    for _ in range(2):  # the first one makes the slots
+        steps, bought = futures.round(), buys.round()
+    told.row("future of an hour, from open to settled", sum(steps.values()), "future")
+    for name, gas in steps.items():
+        told.row(f"  {name}", gas)
+    told.row(f"group buy of {PEOPLE} people, all together", sum(bought), "group_buy_20")
+    told.row("  per person", sum(bought) // PEOPLE)
+    locked, closed = bought
+    told.row("  lock a pledge", locked // PEOPLE)
+    told.row("  close the campaign, per lease", closed // PEOPLE)
+
+
 def auditing(told: Measured, chain: Chain) -> None:
     """Verified leases: batches of 100 segments, and a conviction."""
     audited = Audited(chain)
@@ -163,6 +180,7 @@ def main() -> None:
         market = Market(chain)
         trading(told, market, own_keys=False)
         trading(told, market, own_keys=True)
+        modules(told, market)
     with running_chain(DeploymentTerms(windows=WINDOWS, audits=AUDITS)) as chain:
         auditing(told, chain)
     print()
