@@ -12,6 +12,7 @@ from cloud_gpu.protocol.audit import (
     SEGMENTS_MAX,
     Commit,
     Leaf,
+    Opening,
     Results,
     Sibling,
     SumTree,
@@ -23,8 +24,10 @@ from cloud_gpu.protocol.calls import (
     AccuseSegment,
     CommitBatch,
     ConvictSegment,
-    FinaliseBatch,
-    RevealPreimage,
+    Draw,
+    Ending,
+    FinaliseBatches,
+    RevealPreimages,
 )
 from cloud_gpu.protocol.deployment import AuditPlan, AuditWindows, VerifierAccount
 from cloud_gpu.protocol.identity import KeyRole, LocalKey
@@ -57,7 +60,9 @@ AUDITS = AuditPlan(
         )
         for number, key in enumerate(VERIFIERS)
     ),
-    windows=AuditWindows(commit=86_400, challenge=CHALLENGE_S, hard_cap=86_400, late_slash=604_800),
+    windows=AuditWindows(
+        commit=86_400, challenge=CHALLENGE_S, hard_cap=86_400, late_slash=604_800, answer=900
+    ),
 )
 
 
@@ -118,7 +123,7 @@ class CommittedBatch:
         )
         return sign(verdict, self._chain.deployment.verification_domain, key)
 
-    def results(self, verifier: int) -> FinaliseBatch:
+    def results(self, verifier: int) -> FinaliseBatches:
         """Every drawn segment matched."""
         lease = self.lease
         body = Results(
@@ -129,12 +134,19 @@ class CommittedBatch:
             incomparable=0,
         )
         signed = sign(body, self._chain.deployment.verification_domain, VERIFIERS[verifier])
-        return FinaliseBatch(lease=lease, batch_no=0, results=signed)
+        ending = Ending(lease=lease, batch_no=0, results=signed)
+        return FinaliseBatches(endings=(ending,))
 
-    def reveal(self, number: int) -> RevealPreimage:
+    def reveal(self, number: int) -> RevealPreimages:
         """Of the deployment's batch of that number; verifiers take turns."""
         preimage = preimages(number % 2)[number // 2 + 1]
-        return RevealPreimage(lease=self.lease, batch_no=0, preimage=preimage)
+        draw = Draw(lease=self.lease, batch_no=0, preimage=preimage)
+        return RevealPreimages(draws=(draw,))
+
+    def opening(self, i: int) -> Opening:
+        """Of one segment."""
+        weight = self._leaves[i].weight
+        return Opening(i=i, leaf=self._hashes[i], weight=weight, proof=self._tree.proof(i))
 
 
 @dataclass(frozen=True)
@@ -198,5 +210,5 @@ class Audited:
         self.drawn(batch)
         accused = self.chain.send(VERIFIERS[0], batch.accusation(41)).gas
         self.chain.pass_time(CHALLENGE_S + 1)
-        call = ConvictSegment(lease=batch.lease, batch_no=0, i=41)
+        call = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(41))
         return accused, self.chain.send(VERIFIERS[1], call).gas

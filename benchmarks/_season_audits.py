@@ -12,9 +12,10 @@ from cloud_gpu.protocol.calls import (
     CommitBatch,
     ContestSegment,
     ConvictSegment,
+    Ending,
     ExpireLease,
     FallbackSeed,
-    FinaliseBatch,
+    FinaliseBatches,
     RefundUnstarted,
     ReturnHeld,
 )
@@ -68,10 +69,11 @@ def audit(s: Season) -> None:
         i = row.accused.bit_length() - 1
         if s.dice.random() < 0.3:
             said = batch.verdict(i, VerdictResult.MATCH, VERIFIERS[1])
-            s.attempt(VERIFIERS[1], ContestSegment(verdict=said))
+            s.attempt(VERIFIERS[1], ContestSegment(verdict=said, opening=batch.opening(i)))
         else:
             s.chain.pass_time(CHALLENGE_S + 1)
-            s.attempt(s.stranger().wallet, ConvictSegment(lease=batch.lease, batch_no=0, i=i))
+            convict = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(i))
+            s.attempt(s.stranger().wallet, convict)
     elif state is BatchState.FINAL_UNVERIFIED and s.dice.random() < 0.2:
         s.attempt(VERIFIERS[0], batch.accusation(s.dice.randrange(batch.n)))
     elif state in _OVER:
@@ -82,7 +84,8 @@ def end_by_time(s: Season) -> None:
     """Batches past the hard cap, and held pay that nobody committed to."""
     if s.batches:
         lease = s.dice.choice(s.batches).lease
-        call = FinaliseBatch(lease=lease, batch_no=0, results=None)
+        ending = Ending(lease=lease, batch_no=0, results=None)
+        call = FinaliseBatches(endings=(ending,))
         s.attempt(s.stranger().wallet, call)
     if s.ended:
         rented = s.dice.choice(s.ended)
@@ -127,11 +130,11 @@ def _end_audits(s: Season) -> None:
         _state, row = state_of(s, batch)
         for i in range(batch.n):
             if row.accused >> i & 1:
-                call = ConvictSegment(lease=batch.lease, batch_no=0, i=i)
+                call = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(i))
                 s.attempt(s.stranger().wallet, call)
         if state_of(s, batch)[0] not in _OVER:
-            over = FinaliseBatch(lease=batch.lease, batch_no=0, results=None)
-            s.chain.send(s.stranger().wallet, over)
+            over = Ending(lease=batch.lease, batch_no=0, results=None)
+            s.chain.send(s.stranger().wallet, FinaliseBatches(endings=(over,)))
 
 
 def owed(s: Season) -> int:

@@ -14,6 +14,7 @@ from cloud_gpu.protocol.calls import (
     StopLease,
 )
 from cloud_gpu.protocol.lease import LeaseEndReason, MachineKey, MachineStatus
+from cloud_gpu.protocol.values import ZERO_ADDRESS
 
 _ACTIVE = MachineStatus.ACTIVE
 
@@ -65,10 +66,8 @@ def act_as_a_module(s: Season) -> None:
     machine = s.dice.choice(s.machines)
     key = MachineKey(provider=machine.provider.wallet.address, index=machine.index).word.raw
     calls = (
-        lease_book.lock_bond(key, 1),
-        lease_book.unlock_bond(key, 1),
-        lease_book.slash_bond(key, 1, 1, 1),
-        lease_book.take_held(key, 1, 0),
+        lease_book.slash_bond(key, lease_book.Slash(1, 0, 1, 1, 0, 0, ZERO_ADDRESS, bar=True)),
+        lease_book.take_held(key, 1, 0, machine.provider.wallet.address, 1),
     )
     s.foul(s.stranger().wallet, s.dice.choice(calls))
 

@@ -6,7 +6,7 @@ way and what the nearest change is. The rules are LeaseBook's, plus what no cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from cloud_gpu.protocol import limits
@@ -24,6 +24,7 @@ from cloud_gpu.protocol.units import (
     format_tokens,
     share_down,
 )
+from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
 
 
@@ -43,6 +44,8 @@ class Conditions:
     owners: Mapping[int, int] = field(default_factory=dict)
     """Of each product's GPU class; asked for verified bids only."""
     owners_min: int = 0
+    barred: Set[Address] = frozenset()
+    """Providers that take no verified lease any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,9 @@ def _audited(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | 
     if not bid.bid.payload.flags & BidFlags.VERIFIED:
         return None
     change = "do without verified results"
+    if ask.ask.payload.provider in given.barred:
+        words = Words("a provider that fraud cost its verified leases", "another's", change)
+        return Obstacle("bid.flags", _HARD, 0, lambda: words)
     if not given.verifiers_alive:
         words = Words("a verifier that was not heard lately", "all verifiers at work", change)
         return Obstacle("bid.flags", _HARD, 0, lambda: words)

@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.chain_events import (
     AccountRegistered,
+    AccusationContested,
     AsksCancelled,
     BatchCommitted,
     BatchFinalised,
@@ -38,6 +40,7 @@ from cloud_gpu.protocol.chain_events import (
     PenaltyPaid,
     ProductRegistered,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
@@ -52,7 +55,8 @@ from cloud_gpu.protocol.lease import (
 )
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import Address
+from market.rows import MachineRow, MarketRow, product_of
 
 REWIND_BLOCKS_MAX = 256
 """Blocks with events that can be taken back; what reaches deeper is another chain."""
@@ -65,30 +69,6 @@ RowT = TypeVar("RowT")
 
 _ABSENT = object()
 _BUYER_NO_SHOW = LeaseEndReason.BUYER_NO_SHOW
-
-
-class MachineRow(Value, frozen=True, kw_only=True):
-    """A machine between its events."""
-
-    product: int
-    bond: TokenAmount
-    next_seq: int
-    """What the next ask must carry."""
-    status: MachineStatus
-    locked: int = 0
-    """Of the bond, base units: what secures batches of results."""
-
-    @property
-    def free_bond(self) -> TokenAmount:
-        """What can secure a new lease."""
-        return TokenAmount(max(0, self.bond.value - self.locked))
-
-
-class MarketRow(Value, frozen=True, kw_only=True):
-    """Who takes which fee."""
-
-    account: Address
-    fee: BasisPoints
 
 
 class Ledger:
@@ -106,6 +86,8 @@ class Ledger:
         self.machines: dict[MachineKey, MachineRow] = {}
         self.leases: dict[LeaseKey, LeaseReport] = {}
         """Open leases; a closed one is gone."""
+        self.barred: dict[Address, bool] = {}
+        """Providers whose fraud cost them their verified leases."""
         self._keys: dict[Address, Delegation] = {}
         self._buyers: dict[LeaseKey, Address] = {}
         self._locks: dict[tuple[LeaseKey, int], int] = {}
@@ -146,6 +128,7 @@ class Ledger:
             ("buyers", self._buyers),
             ("locks", self._locks),
             ("nonce_floor", self._nonce_floor),
+            ("barred", self.barred),
         )
         for name, table in tables:
             shown = ([_shown(key), row] for key, row in table.items())
@@ -186,7 +169,7 @@ class Ledger:
             case DelegationChanged():
                 self._set(self._keys, event.signer, event.delegation)
             case ProductRegistered():
-                self._set(self.products, event.product, _product(event))
+                self._set(self.products, event.product, product_of(event))
             case MarketRegistered():
                 row = MarketRow(account=event.account, fee=event.fee)
                 self._set(self.markets, event.market_id, row)
@@ -197,7 +180,9 @@ class Ledger:
                 self.void(event.account, event.nonce)
             case LeaseOpened() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
                 self._apply_to_lease(event)
-            case BatchCommitted() | BatchFinalised() | SegmentConvicted() | HeldReturned():
+            case AccusationContested() | HeldReturned():
+                self._refund(event.lease, _back(event))
+            case BatchCommitted() | BatchFinalised() | SegmentConvicted() | SilenceConvicted():
                 self._apply_to_results(event)
             case _:
                 self._apply_to_machine(event)
@@ -314,7 +299,7 @@ class Ledger:
         return units
 
     def _apply_to_results(
-        self, event: BatchCommitted | BatchFinalised | SegmentConvicted | HeldReturned
+        self, event: BatchCommitted | BatchFinalised | SegmentConvicted | SilenceConvicted
     ) -> None:
         machine = event.lease.machine
         row = self.machines.get(machine)
@@ -324,20 +309,20 @@ class Ledger:
                 self._set(self._locks, (event.lease, event.batch_no), event.locked.value)
             case BatchFinalised():
                 self._refund(event.lease, event.buyer)
+                if event.state is BatchState.SLASHED:
+                    self._set(self.barred, machine.provider, True)
                 place = event.lease, event.batch_no
                 if row is not None and place in self._locks:
                     self._change(machine, locked=max(0, row.locked - self._locks[place]))
                     self._remove(self._locks, place)
-            case SegmentConvicted():
+            case SegmentConvicted() | SilenceConvicted():
                 self._refund(event.lease, event.refund)
                 if row is not None:
                     self._convict(event, row)
-            case HeldReturned():
-                self._refund(event.lease, event.amount)
             case _:
                 pass  # a batch of a machine that was never heard of
 
-    def _convict(self, event: SegmentConvicted, row: MachineRow) -> None:
+    def _convict(self, event: SegmentConvicted | SilenceConvicted, row: MachineRow) -> None:
         machine, place = event.lease.machine, (event.lease, event.batch_no)
         lock = self._locks.get(place)
         if lock is None:  # the batch was paid unverified: its price, too, comes out of the bond
@@ -382,17 +367,8 @@ class Ledger:
                 table[key] = before
 
 
-def _product(event: ProductRegistered) -> Product:
-    return Product(
-        id=event.product,
-        gpu_class=event.gpu_class,
-        slice_gpus=event.slice_gpus,
-        region_group=event.region_group,
-        min_bond=event.min_bond,
-        notice=event.notice,
-        penalty=event.penalty,
-        flags=event.flags,
-    )
+def _back(event: AccusationContested | HeldReturned) -> TokenAmount:
+    return event.amount if isinstance(event, HeldReturned) else event.refund
 
 
 def _shown(key: object) -> str:

@@ -82,6 +82,7 @@ class Rounds:
                 for product in sorted(audited)
             },
             owners_min=floor.rules.class_owners_min,
+            barred=floor.ledger.barred.keys(),
         )
 
     def _free_cash(self, bids: Sequence[RestingBid]) -> dict[Address, int]:

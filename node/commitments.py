@@ -2,7 +2,8 @@
 
 The results of a lease go under one Merkle sum root, at most 100 to a batch, when it has closed or
 when there are so many. Before the draw nothing is shown; afterwards any verifier of the deployment
-gets leaves and evidence, and may fetch the files. Kept until every batch has ended.
+gets leaves and evidence, and may fetch the files; what one asks for on chain is shown there. Kept
+until every batch has ended.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from cloud_gpu.protocol.audit import (
     SegmentOutline,
     Sibling,
     SumTree,
+    draw_point,
+    segment_at,
     weights,
 )
 from cloud_gpu.protocol.audit_messages import (
@@ -33,7 +36,7 @@ from cloud_gpu.protocol.audit_messages import (
     OutlineGiven,
     OutlineRequest,
 )
-from cloud_gpu.protocol.calls import CommitBatch, SettleBatch
+from cloud_gpu.protocol.calls import CommitBatch, OpenLeaf, SettleBatch
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import ProviderEffect, SendAudit, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -44,7 +47,7 @@ from cloud_gpu.protocol.signing import Statement, sign, verify_statement
 from cloud_gpu.protocol.units import Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Digest, keccak256
 from node.leases import LAST_RESULTS_S_MAX, LeaseWork
-from node.ledger import Ledger
+from node.ledger import BatchOnChain, Ledger
 from node.review import Retries, Review
 
 RequestT = TypeVar("RequestT", OutlineRequest, EvidenceRequest)
@@ -111,6 +114,11 @@ class Batch:
             return None
         spec, result = self._segments[i]
         return Evidence(leaf=self._leaves[i], proof=self._tree.proof(i), spec=spec, result=result)
+
+    def answer(self, seed: Digest, j: int) -> OpenLeaf:
+        """The leaf under the j-th point of a draw."""
+        i = segment_at(draw_point(seed, j), [leaf.weight for leaf in self._leaves])
+        return OpenLeaf(j=j, leaf=self._leaves[i], proof=self._tree.proof(i))
 
     def files(self, i: int) -> set[str]:
         """The sha256 of a segment's inputs and of what it returned."""
@@ -192,6 +200,8 @@ class Commitments:
             is_known = (work.key, batch.batch_no) in ledger.batches
             if not is_known and review.now < instant(self._commit_by(kept)):
                 self._commit(batch, work, kept, review)
+            elif is_known:
+                self._show(batch, ledger.batches[work.key, batch.batch_no], kept, review)
 
     def _commit(self, batch: Batch, work: LeaseWork, kept: _OfLease, review: Review) -> None:
         what = f"commit {batch.batch_no}"
@@ -202,6 +212,16 @@ class Commitments:
             signed = sign(batch.commit, self._deployment.verification_domain, self._key)
             review.do(Transact(call=CommitBatch(commit=signed)))
         review.look_at(kept.retries.at(what))
+
+    def _show(self, batch: Batch, on_chain: BatchOnChain, kept: _OfLease, review: Review) -> None:
+        """Open what a verifier asks for on chain: silence would be convicted."""
+        if on_chain.seed is None or review.now > instant(on_chain.answer_by):
+            return
+        for j in sorted(on_chain.challenged):
+            what = f"open {batch.batch_no} {j}"
+            if kept.retries.due(what, review.now, _RETRY_S):
+                review.do(Transact(call=batch.answer(on_chain.seed, j)))
+            review.look_at(kept.retries.at(what))
 
     def _commit_by(self, kept: _OfLease) -> int:
         """Unix seconds; while the lease is open, not yet in sight."""

@@ -23,6 +23,8 @@ from cloud_gpu.protocol.chain_events import (
     ChainEvent,
     ChainReorganised,
     DelegationChanged,
+    LeafChallenged,
+    LeafOpened,
     LeaseClosed,
     LeaseOpened,
     LeaseReady,
@@ -35,6 +37,7 @@ from cloud_gpu.protocol.chain_events import (
     MachineRetiring,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
@@ -84,6 +87,11 @@ class BatchOnChain(Value, frozen=True, kw_only=True):
 
     root: Digest
     state: BatchState = BatchState.COMMITTED
+    seed: Digest | None = None
+    challenged: frozenset[int] = frozenset()
+    """Points whose leaves a verifier asks for on chain."""
+    answer_by: int = 0
+    """Until then; Unix seconds."""
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +100,6 @@ class BatchOnChain(Value, frozen=True, kw_only=True):
 
 
 _BATCH_STATES: Final = {
-    BatchDrawn: BatchState.DRAWN,
     SegmentAccused: BatchState.ACCUSED,
     AccusationContested: BatchState.DRAWN,
     SegmentConvicted: BatchState.DRAWN,
@@ -196,6 +203,9 @@ class Ledger:
                 | SegmentAccused()
                 | AccusationContested()
                 | SegmentConvicted()
+                | LeafChallenged()
+                | LeafOpened()
+                | SilenceConvicted()
                 | BatchFinalised()
             ) if event.lease.provider == self._provider:
                 self._apply_to_batch(event)
@@ -230,6 +240,9 @@ class Ledger:
         | SegmentAccused
         | AccusationContested
         | SegmentConvicted
+        | LeafChallenged
+        | LeafOpened
+        | SilenceConvicted
         | BatchFinalised,
     ) -> None:
         self._changed = True
@@ -237,11 +250,7 @@ class Ledger:
         if isinstance(event, BatchCommitted):
             self._now.batches[key] = BatchOnChain(root=event.root)
         elif key in self._now.batches:
-            if isinstance(event, BatchFinalised):
-                state = event.state
-            else:
-                state = _BATCH_STATES[type(event)]
-            self._now.batches[key] = replace(self._now.batches[key], state=state)
+            self._now.batches[key] = _stepped(self._now.batches[key], event)
 
     def _raise_seq(self, index: int, seq: int) -> None:
         self._now.next_seqs[index] = max(self._now.next_seqs.get(index, 1), seq)
@@ -260,6 +269,31 @@ class Ledger:
         if self._past:
             self._now = self._past[-1][1].copy()
         self._changed = False
+
+
+def _stepped(
+    batch: BatchOnChain,
+    event: BatchDrawn
+    | SegmentAccused
+    | AccusationContested
+    | SegmentConvicted
+    | LeafChallenged
+    | LeafOpened
+    | SilenceConvicted
+    | BatchFinalised,
+) -> BatchOnChain:
+    match event:
+        case BatchFinalised(state=state):
+            return replace(batch, state=state)
+        case BatchDrawn(seed=seed):
+            return replace(batch, state=BatchState.DRAWN, seed=seed)
+        case LeafChallenged(j=j, until=until):
+            return replace(batch, challenged=batch.challenged | {j}, answer_by=until)
+        case LeafOpened(j=j) | SilenceConvicted(j=j):
+            return replace(batch, challenged=batch.challenged - {j})
+        case SegmentAccused() | AccusationContested() | SegmentConvicted():
+            # One that has ended unverified is not opened again.
+            return replace(batch, state=_BATCH_STATES[type(event)]) if batch.is_open else batch
 
 
 def _after(

@@ -2,9 +2,8 @@
 
 The node shows its evidence, another provider repeats the job. A difference is repeated by others,
 put before the other verifier when two of them agree on it, and accused by two equal verdicts; what
-anybody could reproduce is never accused. Every stage ends by itself in time. First form: a node
-that shows nothing forgoes the segment's price and is not convicted (`challenge`, `openLeaf` and
-`convictSilent` come with the full protocol).
+anybody could reproduce is never accused. Every stage ends by itself in time. A node that shows
+nothing forgoes the segment's price; whether it is convicted is the batch's affair (`challenging`).
 """
 
 from __future__ import annotations
@@ -225,6 +224,16 @@ class Audit:
                 pass
 
     @property
+    def is_unshown(self) -> bool:
+        """Whether the node showed nothing in time."""
+        return self.stage is Stage.DECIDED and self.evidence is None
+
+    @property
+    def is_accusing(self) -> bool:
+        """Whether two verdicts agree, and the chain does not know yet."""
+        return self.stage is Stage.ACCUSING
+
+    @property
     def _is_late(self) -> bool:
         """Whether there is no time left to wait for anybody."""
         age_s = self._means.ledger.at - self._batch.committed_at
@@ -304,7 +313,8 @@ class Audit:
                 self.evidence.result.body.content.digest,
                 VerdictResult.MATCH,
             )
-            review.do(Transact(call=ContestSegment(verdict=verdict)))
+            opening = self._batch.openings[self.i]
+            review.do(Transact(call=ContestSegment(verdict=verdict, opening=opening)))
 
     def _question(self, now: Instant) -> EvidenceAsked:
         return EvidenceAsked(

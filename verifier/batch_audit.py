@@ -1,23 +1,42 @@
 """One committed batch, from its draw to its end: who draws it, which segments, and what it pays.
 
 The verifier whose turn it is leads; half of the hard cap later the other one does what is left.
-First form: a node that does not even outline its batch is paid nothing of it; a verifier that
-lost its preimages is replaced by `FallbackSeed`; past the hard cap anybody ends it unverified.
+A node that does not even outline its batch is asked on chain, and paid nothing of it; a verifier
+that lost its preimages is replaced by `FallbackSeed`; past the hard cap anybody ends it
+unverified. What two verifiers agreed on before that is accused even then, for a while.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from cloud_gpu.protocol.audit import BatchOutline, BatchState, Evidence, Opening, Results
+from cloud_gpu.protocol.audit import (
+    BatchOutline,
+    BatchState,
+    Evidence,
+    Opening,
+    Results,
+    Sibling,
+    draw_point,
+    prove,
+    segment_at,
+)
 from cloud_gpu.protocol.audit_messages import AuditRecord, OutlineAsked, OutlineRequest
-from cloud_gpu.protocol.calls import ConvictSegment, FallbackSeed, FinaliseBatch, RevealPreimage
+from cloud_gpu.protocol.calls import (
+    ConvictSegment,
+    Draw,
+    Ending,
+    FallbackSeed,
+    FinaliseBatches,
+    RevealPreimages,
+)
 from cloud_gpu.protocol.effects import PublishRecord, Transact
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import Instant
 from verifier.audit import Audit, Finding
-from verifier.draw import Stakes, Trust, drawn
+from verifier.challenging import POINTS_MAX, Challenging
+from verifier.draw import Stakes, Trust, drawn, points
 from verifier.evidence import check_outline
 from verifier.inquiry import Inquiry
 from verifier.ledger import BatchOnChain
@@ -40,6 +59,7 @@ class BatchAudit:
         self._results: Signed[Results] | None = None
         self._published: AuditRecord | None = None
         self._inquiry = Inquiry(batch.lease.machine, self._question, means)
+        self._challenging = Challenging(means)
         self._retries = Retries()
 
     def is_of(self, batch: BatchOnChain) -> bool:
@@ -59,17 +79,8 @@ class BatchAudit:
         if rejection is not None:
             self._inquiry.refusal = str(rejection)
             return rejection
-        self.outline = outline
-        chosen = drawn(
-            self._batch.seed,
-            outline,
-            Stakes(value=self._batch.value, locked=self._batch.locked),
-            Trust(
-                passed=self._batch.passed,
-                on_probation=self._batch.on_probation,
-                images=self._images,
-            ),
-        )
+        self.outline, self._is_silent = outline, False
+        chosen = drawn(self._batch.seed, outline, self._stakes, self._trust)
         self.audits = {i: Audit(self._batch, i, outline, self._means) for i in chosen}
         return None
 
@@ -84,6 +95,8 @@ class BatchAudit:
         """Go on; `batch` is how the chain has it now."""
         self._batch = batch
         if not batch.is_open:
+            if self.is_pursued(batch):
+                self._pursue(review)
             self._publish(review)
             return
         age_s = self._means.ledger.at - batch.committed_at
@@ -108,10 +121,9 @@ class BatchAudit:
         if preimage is None or blocks < REVEAL_AFTER_BLOCKS:
             return
         if self._retries.due("reveal", review, transact_s):
-            reveal = RevealPreimage(
-                lease=self._batch.lease, batch_no=self._batch.batch_no, preimage=preimage
-            )
-            review.do(Transact(call=reveal))
+            lease, batch_no = self._batch.lease, self._batch.batch_no
+            draw = Draw(lease=lease, batch_no=batch_no, preimage=preimage)
+            review.do(Transact(call=RevealPreimages(draws=(draw,))))
 
     def _audit(self, review: Review) -> None:
         if self.outline is None and not self._is_silent:
@@ -119,10 +131,69 @@ class BatchAudit:
             self._is_silent = self._inquiry.is_over(review.now)
         for audit in self.audits.values():
             audit.review(self._batch, review)
-        if self._is_silent or self.outline is not None:
+        is_waiting = self._challenge(review)
+        if not is_waiting and (self._is_silent or self.outline is not None):
             self._conclude(review)
         if any(audit.verdicts for audit in self.audits.values()):
             self._publish(review)
+
+    def _challenge(self, review: Review) -> bool:
+        """Ask on chain for what is not shown; whether an answer is still waited for."""
+        batch, seed = self._batch, self._batch.seed
+        assert seed is not None, "asked for of a drawn batch"
+        drawn_by_points = points(seed, batch.n, self._stakes, self._trust)
+        # One at least: what is always audited may lie under no point, and a root may be garbage.
+        m = batch.points or max(1, min(POINTS_MAX, drawn_by_points))
+        wanted = set(range(m)) if self._is_silent else set()
+        if self.outline is not None:
+            unshown = {i for i, audit in self.audits.items() if audit.is_unshown}
+            wanted = {j for j in range(m) if self._segment_at(j, self.outline) in unshown}
+        wanted -= {j for j in range(m) if self._was_accused(j)}  # it was shown with that
+        return self._challenging.review(batch, frozenset(wanted), m, review)
+
+    def _was_accused(self, j: int) -> bool:
+        batch = self._batch
+        assert batch.seed is not None, "asked for of a drawn batch"
+        point = draw_point(batch.seed, j)
+        for i, shown in batch.openings.items():
+            leaf = Sibling(hash=shown.leaf, weight=shown.weight)
+            start = prove(batch.root, batch.n, i, leaf, shown.proof)
+            if start is not None and start <= point < start + shown.weight:
+                return True
+        return False
+
+    def _segment_at(self, j: int, outline: BatchOutline) -> int:
+        assert self._batch.seed is not None, "asked for of a drawn batch"
+        return segment_at(draw_point(self._batch.seed, j), outline.weights)
+
+    @property
+    def _stakes(self) -> Stakes:
+        return Stakes(value=self._batch.value, locked=self._batch.locked)
+
+    @property
+    def _trust(self) -> Trust:
+        return Trust(
+            passed=self._batch.passed,
+            on_probation=self._batch.on_probation,
+            images=self._images,
+        )
+
+    def is_pursued(self, batch: BatchOnChain) -> bool:
+        """Whether a batch that ended unverified is still to be accused, or to be convicted."""
+        windows = self._means.deployment.audit
+        assert windows is not None, "a verifier's deployment has its windows"
+        age_s = self._means.ledger.at - batch.committed_at
+        until_s = windows.hard_cap + windows.late_slash
+        is_accusing = any(audit.is_accusing for audit in self.audits.values())
+        may_accuse = is_accusing and age_s <= until_s
+        is_unverified = batch.state is BatchState.FINAL_UNVERIFIED
+        return is_unverified and (may_accuse or bool(batch.accused))
+
+    def _pursue(self, review: Review) -> None:
+        for audit in self.audits.values():
+            if audit.is_accusing:
+                audit.review(self._batch, review)
+        self._convict(review)
 
     def _convict(self, review: Review) -> None:
         """An accusation that nobody can contest any more is seen through, whoever made it.
@@ -137,7 +208,9 @@ class BatchAudit:
                 continue
             if self._retries.due(f"convict {i}", review, patience.transact_s):
                 lease, batch_no = self._batch.lease, self._batch.batch_no
-                review.do(Transact(call=ConvictSegment(lease=lease, batch_no=batch_no, i=i)))
+                opening = self._batch.openings[i]
+                convict = ConvictSegment(lease=lease, batch_no=batch_no, opening=opening)
+                review.do(Transact(call=convict))
 
     def _conclude(self, review: Review) -> None:
         """When everything drawn is decided, say so and end the batch."""
@@ -146,7 +219,9 @@ class BatchAudit:
             return
         bad = {i for i, finding in found.items() if finding is Finding.INCONCLUSIVE}
         unsure = {i for i, finding in found.items() if finding is Finding.NOT_REPEATED}
-        if unsure and not bad and not self._batch.convicted:
+        if self.outline is not None:  # a part went back for each silent point
+            bad -= {self._segment_at(j, self.outline) for j in self._batch.silent}
+        if unsure and not bad and not self._batch.convicted and not self._batch.silent:
             return  # nobody's fault: the hard cap pays it as unverified
         if self._is_silent:
             bad = set(range(self._batch.n))
@@ -170,16 +245,15 @@ class BatchAudit:
     def _end(
         self, results: Signed[Results] | None, review: Review, openings: tuple[Opening, ...] = ()
     ) -> None:
-        if not self._batch.accused and self._retries.due(
-            "finalise", review, self._means.patience.transact_s
-        ):
-            call = FinaliseBatch(
+        is_quiet = not self._batch.accused and not self._batch.unanswered
+        if is_quiet and self._retries.due("finalise", review, self._means.patience.transact_s):
+            ending = Ending(
                 lease=self._batch.lease,
                 batch_no=self._batch.batch_no,
                 results=results,
                 openings=openings,
             )
-            review.do(Transact(call=call))
+            review.do(Transact(call=FinaliseBatches(endings=(ending,))))
 
     def _publish(self, review: Review) -> None:
         record = self.record

@@ -28,6 +28,7 @@ from cloud_gpu.protocol.chain_events import (
     ChainAdvanced,
     ChainEvent,
     ChainReorganised,
+    TransactionFailed,
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import PublishVerifier, VerifierEffect
@@ -47,6 +48,7 @@ from cloud_gpu.protocol.values import Address
 from verifier.audit import Audit
 from verifier.batch_audit import BatchAudit
 from verifier.draw import Preimages
+from verifier.grouping import Groups
 from verifier.ledger import BatchId, BatchOnChain, Ledger
 from verifier.means import Means, Patience
 from verifier.opinion import Opinion, check_question
@@ -95,6 +97,7 @@ class Coordinator:
         self._open: set[BatchId] = set()
         self._audits: dict[BatchId, BatchAudit] = {}
         self._opinions: dict[tuple[BatchId, int], Opinion] = {}
+        self._groups = Groups()
         self._images: dict[Address, frozenset[str]] = {}
         self._wakes: dict[BatchId, Instant] = {}
         self._notice_at: Instant = 0
@@ -137,7 +140,7 @@ class Coordinator:
         if now >= self._notice_at:
             self._notice_at = now + instant(self._means.patience.notice_s)
             effects.append(self._notice(now))
-        return effects
+        return self._groups.grouped(effects)
 
     # Facts: each names the batches that it is about.
 
@@ -162,6 +165,8 @@ class Coordinator:
         self._ledger.apply(event)
         if isinstance(event, BatchCommitted):
             self._open.add((event.lease, event.batch_no))
+        elif isinstance(event, TransactionFailed):
+            self._groups.failed(event.call)
         elif isinstance(event, ChainReorganised):
             self._open |= {b.id for b in self._ledger.batches.values() if b.is_open}
         # Its block ends with ChainAdvanced, and nothing is acted upon before it is whole.
@@ -241,11 +246,12 @@ class Coordinator:
         review = Review(now)
         audit.review(batch, review)
         self._review_opinions(batch, audit, review)
-        if batch.is_open and review.wake is not None:
+        is_live = batch.is_open or audit.is_pursued(batch)
+        if is_live and review.wake is not None:
             self._wakes[key] = review.wake
         else:
             self._wakes.pop(key, None)
-        if not batch.is_open:
+        if not is_live:
             self._close(batch, audit)
         return review.effects
 
@@ -261,6 +267,7 @@ class Coordinator:
         if batch.state is BatchState.FINAL and audit.record is not None:
             self._learn_images(audit.record)
         self._open.discard(batch.id)
+        self._groups.forget(batch.id)
         self._forget(batch.id)
 
     def _learn_images(self, record: AuditRecord) -> None:

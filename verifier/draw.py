@@ -78,8 +78,7 @@ def drawn(
     n, shares = len(outline.segments), outline.weights
     if trust.on_probation:
         return tuple(range(n))
-    whole, tenths = divmod(audits_in_tenths(n, stakes.value, trust.passed, rate), WHOLE_BATCH)
-    wanted = min(n, whole + (_fraction_of(seed) < tenths))
+    wanted = points(seed, n, stakes, trust, rate)
     by_points: set[int] = set()
     if wanted == n:
         by_points.update(range(n))
@@ -88,6 +87,16 @@ def drawn(
             break
         by_points.add(i)
     return tuple(sorted(by_points | set(_always(outline, shares, stakes, trust))))
+
+
+def points(
+    seed: Digest, n: int, stakes: Stakes, trust: Trust, rate: BasisPoints = AUDIT_RATE
+) -> int:
+    """How many of n segments are drawn by points; known before a leaf is shown."""
+    if trust.on_probation:
+        return n
+    whole, tenths = divmod(audits_in_tenths(n, stakes.value, trust.passed, rate), WHOLE_BATCH)
+    return min(n, whole + (_fraction_of(seed) < tenths))
 
 
 def _fraction_of(seed: Digest) -> int:

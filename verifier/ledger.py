@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from msgspec import field
 from msgspec.structs import replace
 
-from cloud_gpu.protocol.audit import BatchState
+from cloud_gpu.protocol.audit import BatchState, Opening
 from cloud_gpu.protocol.chain_events import (
     AccusationContested,
     BatchCommitted,
@@ -26,6 +26,8 @@ from cloud_gpu.protocol.chain_events import (
     ChainReorganised,
     DelegationChanged,
     HeldReturned,
+    LeafChallenged,
+    LeafOpened,
     LeaseClosed,
     LeaseOpened,
     MachineAdded,
@@ -33,6 +35,7 @@ from cloud_gpu.protocol.chain_events import (
     ProductRegistered,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
@@ -69,8 +72,20 @@ class BatchOnChain(Value, frozen=True, kw_only=True):
     seed: Digest | None = None
     accused: dict[int, int] = field(default_factory=dict)
     """Segment -> until when the accusation may be contested."""
+    openings: dict[int, Opening] = field(default_factory=dict)
+    """Of the segments that were ever accused."""
     contested: frozenset[int] = frozenset()
     convicted: frozenset[int] = frozenset()
+    points: int = 0
+    """Of how many points a verifier asks on chain; 0: it asked for none."""
+    asked: frozenset[int] = frozenset()
+    """Points whose leaves were asked for on chain."""
+    unanswered: frozenset[int] = frozenset()
+    """Of these: neither shown nor convicted yet."""
+    answer_by: int = 0
+    """When the last of them is late."""
+    silent: frozenset[int] = frozenset()
+    """Points convicted of silence."""
 
     @property
     def id(self) -> BatchId:
@@ -180,6 +195,9 @@ class Ledger:
                 | SegmentAccused()
                 | AccusationContested()
                 | SegmentConvicted()
+                | LeafChallenged()
+                | LeafOpened()
+                | SilenceConvicted()
                 | BatchFinalised()
             ):
                 self._step(event)
@@ -225,6 +243,9 @@ class Ledger:
         | SegmentAccused
         | AccusationContested
         | SegmentConvicted
+        | LeafChallenged
+        | LeafOpened
+        | SilenceConvicted
         | BatchFinalised,
     ) -> None:
         batch = self._batches.get((event.lease, event.batch_no))
@@ -234,14 +255,20 @@ class Ledger:
         match event:
             case BatchDrawn(seed=seed):
                 batch = replace(batch, state=BatchState.DRAWN, seed=seed)
-            case SegmentAccused(i=i, until=until):
-                accused = {**batch.accused, i: until}
-                batch = replace(batch, state=BatchState.ACCUSED, accused=accused)
+            case SegmentAccused(i=i, until=until, opening=opening):
+                batch = replace(batch, openings={**batch.openings, i: opening})
+                # The newest accusation restarts the window of all.
+                accused = dict.fromkeys([*batch.accused, i], until)
+                batch = _with_accused(batch, accused)
             case AccusationContested(i=i):
                 batch = _cleared(batch, i, contested=batch.contested | {i})
             case SegmentConvicted(i=i):
                 batch = _cleared(batch, i, convicted=batch.convicted | {i})
                 self._put(self._probation, provider, PROBATION_SEGMENTS)
+            case LeafChallenged() | LeafOpened() | SilenceConvicted():
+                batch = _pointed(batch, event)
+                if isinstance(event, SilenceConvicted):
+                    self._put(self._probation, provider, PROBATION_SEGMENTS)
             case BatchFinalised(state=state):
                 batch = replace(batch, state=state)
                 if state is BatchState.FINAL:
@@ -289,9 +316,34 @@ def _cleared(
     """An accusation ended, one way or the other."""
     accused = {other: until for other, until in batch.accused.items() if other != i}
     return replace(
-        batch,
-        accused=accused,
-        state=BatchState.ACCUSED if accused else BatchState.DRAWN,
+        _with_accused(batch, accused),
         contested=batch.contested if contested is None else contested,
         convicted=batch.convicted if convicted is None else convicted,
     )
+
+
+def _with_accused(batch: BatchOnChain, accused: dict[int, int]) -> BatchOnChain:
+    """An accusation of a batch that has ended does not open it again."""
+    state = batch.state
+    if batch.is_open:
+        state = BatchState.ACCUSED if accused else BatchState.DRAWN
+    return replace(batch, accused=accused, state=state)
+
+
+def _pointed(
+    batch: BatchOnChain, event: LeafChallenged | LeafOpened | SilenceConvicted
+) -> BatchOnChain:
+    j = event.j
+    match event:
+        case LeafChallenged(m=m, until=until):
+            return replace(
+                batch,
+                points=m,
+                asked=batch.asked | {j},
+                unanswered=batch.unanswered | {j},
+                answer_by=until,
+            )
+        case LeafOpened():
+            return replace(batch, unanswered=batch.unanswered - {j})
+        case SilenceConvicted():
+            return replace(batch, unanswered=batch.unanswered - {j}, silent=batch.silent | {j})

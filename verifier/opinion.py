@@ -135,7 +135,8 @@ class Opinion:
             and knows_better
             and self._retries.due("contest", review, transact_s)
         ):
-            review.do(Transact(call=ContestSegment(verdict=self.verdict)))
+            opening = batch.openings[self.i]
+            review.do(Transact(call=ContestSegment(verdict=self.verdict, opening=opening)))
 
     def _begin(self, evidence: Evidence) -> None:
         self.evidence = evidence

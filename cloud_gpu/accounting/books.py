@@ -7,8 +7,7 @@ it stays so. The audit share is its buyer's until it is paid to a verifier's acc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final
 
 from cloud_gpu.accounting.lives import BatchKey, LeaseLife
@@ -18,7 +17,18 @@ from cloud_gpu.protocol.values import Address
 BURN: Final = Address(bytes.fromhex("dead".rjust(40, "0")))
 """Where LeaseBook sends fines and forfeited pay; nobody has its key."""
 
-NO_AUDITS: Final[Mapping[BatchKey, Address]] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPayees:
+    """Which accounts batches paid for their audits."""
+
+    shares: Mapping[BatchKey, Address] = field(default_factory=dict)
+    """Of batches that ended with results: who got the audit share."""
+    bounties: Mapping[BatchKey, Address] = field(default_factory=dict)
+    """Of every batch: who gets the bounty of its convictions."""
+
+
+NO_AUDITS: Final = AuditPayees()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +107,12 @@ def explain(
     after: Books,
     lives: Iterable[LeaseLife],
     markets: Mapping[int, Address],
-    audits: Mapping[BatchKey, Address] = NO_AUDITS,
+    audits: AuditPayees = NO_AUDITS,
 ) -> tuple[Change, ...]:
     """What the leases between two looks did to each account; their changes sum to 0.
 
-    `lives` are of leases opened after the first look; `audits` says which account got each batch's
-    audit share. `BURN` is among the accounts where something was burnt.
+    `lives` are of leases opened after the first look; `audits` says which accounts got each batch's
+    audit share and bounties. `BURN` is among the accounts where something was burnt.
     """
     why: dict[Address, dict[str, int]] = {}
     for life in lives:
@@ -140,9 +150,7 @@ def _paid(life: LeaseLife, markets: Mapping[int, Address]) -> Iterator[tuple[Add
     yield provider, "penalty from the bond", -life.penalty.value
 
 
-def _audited(
-    life: LeaseLife, audits: Mapping[BatchKey, Address]
-) -> Iterator[tuple[Address, str, int]]:
+def _audited(life: LeaseLife, audits: AuditPayees) -> Iterator[tuple[Address, str, int]]:
     """What a verified lease adds. What is convicted, returned or forfeited was never earned."""
     provider = life.key.provider
     yield provider, "pay still held", life.held.value
@@ -150,13 +158,15 @@ def _audited(
     yield life.buyer, "refund for convicted work", life.convicted.value
     yield provider, "refund for convicted work, from the bond", -life.convicted_from_bond.value
     yield life.buyer, "refund for inconclusive audits", life.inconclusive.value
-    yield provider, "fine, burnt", -life.fines.value
-    yield BURN, "fines", life.fines.value
+    yield provider, "fine", -life.fines.value
+    yield BURN, "fines", life.fines.value - sum(batch.bounties.value for batch in life.batches)
     yield BURN, "forfeited pay", life.forfeited.value
     yield life.buyer, "audit share", -life.audit_share.value
     for batch in life.batches:
-        if batch.key in audits:
-            yield audits[batch.key], "audit share", batch.audits.value
+        if batch.key in audits.shares:
+            yield audits.shares[batch.key], "audit share", batch.audits.value
+        if batch.key in audits.bounties:
+            yield audits.bounties[batch.key], "bounty", batch.bounties.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cloud_gpu.accounting.lives import AccusedSegment, BatchKey, BatchLife, LeaseLife
+from cloud_gpu.accounting.lives import AccusedSegment, BatchKey, BatchLife, LeaseLife, SilentPoint
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.chain_events import (
     AccusationContested,
@@ -25,6 +25,7 @@ from cloud_gpu.protocol.chain_events import (
     ProductRegistered,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
 from cloud_gpu.protocol.settlement import settle
@@ -111,14 +112,22 @@ class _Ledger:
                 self._change_batch(key, accused=(*self.batches[key].accused, segment))
             case AccusationContested():
                 self._change_segment(event, contested_at=event.at)
+                key = (event.lease, event.batch_no)
+                before = self.batches[key].inconclusive
+                self._change_batch(key, inconclusive=before + event.refund)
             case SegmentConvicted():
                 self._change_segment(
                     event,
                     convicted_at=event.at,
                     refund=event.refund,
                     fine=event.fine,
+                    bounty=event.bounty,
                     from_bond=self.batches[event.lease, event.batch_no].ended_as is not None,
                 )
+            case SilenceConvicted(j=j, refund=refund, fine=fine):
+                key = (event.lease, event.batch_no)
+                point = SilentPoint(j=j, convicted_at=event.at, refund=refund, fine=fine)
+                self._change_batch(key, silent=(*self.batches[key].silent, point))
             case BatchFinalised():
                 self._finalised(event)
             case _:
@@ -157,6 +166,9 @@ class _Ledger:
     def _finalised(self, event: BatchFinalised) -> None:
         key = (event.lease, event.batch_no)
         batch = self.batches[key]
+        if batch.ended_as is not None:  # fraud, after it was paid unverified
+            self._change_batch(key, ended_as=event.state)
+            return
         self._change(event.lease, fee=self.lives[event.lease].fee + event.market)
         self._change_batch(
             key,
@@ -165,7 +177,7 @@ class _Ledger:
             provider=event.provider,
             market=event.market,
             audits=event.audits,
-            inconclusive=batch.left - event.provider - event.market - event.burnt,
+            inconclusive=batch.inconclusive + _rest(batch, event),
             forfeited=event.burnt,
         )
 
@@ -184,6 +196,11 @@ class _Ledger:
             for segment in self.batches[key].accused
         )
         self._change_batch(key, accused=accused)
+
+
+def _rest(batch: BatchLife, event: BatchFinalised) -> TokenAmount:
+    """Of the pay: neither paid nor burnt at the end, so the buyer's again."""
+    return batch.left - event.provider - event.market - event.burnt
 
 
 def _price_of(cap: TokenAmount, gpu_seconds: int) -> Price:

@@ -32,7 +32,9 @@ class AccusedSegment:
     refund: TokenAmount = ZERO_TOKENS
     """Its price, back to the buyer."""
     fine: TokenAmount = ZERO_TOKENS
-    """From the bond, burnt."""
+    """From the bond."""
+    bounty: TokenAmount = ZERO_TOKENS
+    """Of the fine, to an audit account; the rest was burnt."""
     from_bond: bool = False
     """The batch had been paid unverified: the refund came from the bond too."""
 
@@ -43,8 +45,21 @@ class AccusedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentPoint:
+    """One drawn point whose leaf a verifier asked for on chain, and nobody showed."""
+
+    j: int
+    convicted_at: int
+    refund: TokenAmount
+    """Its part of the batch, back to the buyer."""
+    fine: TokenAmount
+    """From the bond, burnt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLife:
-    """One batch from commitment to its last conviction; the amounts after `ended_as` are 0 before.
+    """One batch from commitment to its last conviction; the amounts after `ended_as` are 0 before,
+    but for `inconclusive`.
 
     `value` = `left`, or convicted segments + provider + market + inconclusive + forfeited.
     """
@@ -60,6 +75,7 @@ class BatchLife:
     committed_at: int
     drawn_at: int | None = None
     accused: tuple[AccusedSegment, ...] = ()
+    silent: tuple[SilentPoint, ...] = ()
     finalised_at: int | None = None
     ended_as: BatchState | None = None
     provider: TokenAmount = ZERO_TOKENS
@@ -88,19 +104,26 @@ class BatchLife:
     @property
     def convicted(self) -> TokenAmount:
         """Refunded to the buyer for convicted segments, out of held pay or the bond."""
-        return total([segment.refund for segment in self.accused])
+        segments, points = self.accused, self.silent
+        return total([each.refund for each in segments] + [each.refund for each in points])
 
     @property
     def fines(self) -> TokenAmount:
-        """From the machine's bond, burnt."""
-        return total([segment.fine for segment in self.accused])
+        """From the machine's bond, bounties included."""
+        segments, points = self.accused, self.silent
+        return total([each.fine for each in segments] + [each.fine for each in points])
+
+    @property
+    def bounties(self) -> TokenAmount:
+        """Of the fines: not burnt."""
+        return total([segment.bounty for segment in self.accused])
 
     @property
     def left(self) -> TokenAmount:
         """What of its value is still held."""
         if self.ended_as is not None:
             return ZERO_TOKENS
-        return self.value - self.convicted
+        return self.value - self.convicted - self.inconclusive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +197,7 @@ class LeaseLife:
 
     @property
     def fines(self) -> TokenAmount:
-        """From the machine's bond, burnt."""
+        """From the machine's bond, bounties included."""
         return total([batch.fines for batch in self.batches])
 
     @property

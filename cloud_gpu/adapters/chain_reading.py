@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloud_gpu.accounting import BURN, BatchKey, Books, GasUse, Holding
+from cloud_gpu.accounting import BURN, AuditPayees, BatchKey, Books, GasUse, Holding
 from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token, verification
 from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
 from cloud_gpu.protocol.adapters.evm_bound import AnswerT, Call
@@ -89,28 +89,31 @@ class ChainReader:
         """All that the deployment's contracts logged up to a block, in order."""
         return tuple(event for _, event in self._told(last))
 
-    def audit_accounts(self, last: int) -> dict[BatchKey, Address]:
-        """Which account got the audit share of each batch that ended with results.
+    def audit_payees(self, last: int) -> AuditPayees:
+        """Who got the audit share of each batch that ended with results, and gets its bounties.
 
-        Logs do not say it: it follows from whose signature `finalize` carried. A batch that another
-        contract finalised is left out.
+        Logs do not say the former: it follows from whose signature `finalize` carried. A batch
+        that another contract finalised is left out. Bounties follow from the batch's number.
         """
-        ended = [
-            (log, event)
-            for log, event in self._told(last)
-            if isinstance(event, BatchFinalised) and event.audits
-        ]
+        told = self._told(last)
+        ended = [(x, e) for x, e in told if isinstance(e, BatchFinalised) and e.audits]
         hashes = [str(log.transaction) for log, _ in ended]
         sent = self._rpc.all([("eth_getTransactionByHash", (name,)) for name in hashes])
-        accounts = {verifier.signer: verifier.audits for verifier in self._verifiers(last)}
+        verifiers = self._verifiers(last)
+        accounts = {verifier.signer: verifier.audits for verifier in verifiers}
         module = str(self._deployment.verification).lower()
         domain = self._deployment.verification_domain
-        found = {}
+        shares = {}
         for (_, event), transaction in zip(ended, sent, strict=True):
             if (transaction["to"] or "").lower() == module:
-                signer = _signer(octets(transaction["input"]), domain)
-                found[event.lease, event.batch_no] = accounts[signer]
-        return found
+                key = event.lease, event.batch_no
+                shares[key] = accounts[_signers(octets(transaction["input"]), domain)[key]]
+        committed = [event for _, event in told if isinstance(event, BatchCommitted)]
+        bounties = {
+            (event.lease, event.batch_no): verifiers[number % len(verifiers)].audits
+            for number, event in enumerate(committed)
+        }
+        return AuditPayees(shares=shares, bounties=bounties)
 
     def gas(self, first: int, last: int) -> tuple[GasUse, ...]:
         """What calls of the contracts in these blocks burnt, by function, the dearest first."""
@@ -218,17 +221,21 @@ def _place(lease: LeaseKey) -> tuple[Address, int, int]:
     return lease.provider, lease.index, lease.seq
 
 
-def _signer(calldata: bytes, domain: Domain) -> Address:
-    """Whose signature a call of `finalize` carried, one that the contract took."""
-    told, _openings, signature = interface(VERIFICATION).arguments_of("finalize", calldata)
-    said = verification.Results.of(told)
-    results = Results(
-        provider=said.provider,
-        index=said.index,
-        seq=said.seq,
-        batch_no=said.batch_no,
-        incomparable=said.incomparable,
-    )
-    signer = recover(results.digest(domain), Signature(signature))
-    assert signer is not None, f"the contract took a signature that is none: {results}"
-    return signer
+def _signers(calldata: bytes, domain: Domain) -> dict[BatchKey, Address]:
+    """Whose signature a call of `finalize` carried for each batch, one that the contract took."""
+    (endings,) = interface(VERIFICATION).arguments_of("finalize", calldata)
+    found = {}
+    for ending in map(verification.Ending.of, endings):
+        said = ending.results
+        results = Results(
+            provider=said.provider,
+            index=said.index,
+            seq=said.seq,
+            batch_no=said.batch_no,
+            incomparable=said.incomparable,
+        )
+        signer = recover(results.digest(domain), Signature(ending.signature))
+        lease = LeaseKey(provider=said.provider, index=said.index, seq=said.seq)
+        if signer is not None:  # none: it ended at the hard cap
+            found[lease, said.batch_no] = signer
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cloud_gpu.accounting import BURN, BatchKey, Books, GasUse
+from cloud_gpu.accounting import BURN, AuditPayees, BatchKey, Books, GasUse
 from cloud_gpu.adapters.chain_reading import ChainReader
 from cloud_gpu.adapters.devnet import Devnet, Plan, launched
 from cloud_gpu.adapters.processes import ended_by_signals
@@ -69,9 +69,9 @@ class DemoDevnet:
         """All that the contracts logged up to a block."""
         return self._reader.events(block)
 
-    def audit_accounts(self, block: int) -> Mapping[BatchKey, Address]:
-        """Who got each batch's audit share."""
-        return self._reader.audit_accounts(block)
+    def audit_payees(self, block: int) -> AuditPayees:
+        """Who got each batch's audit share, and gets its bounties."""
+        return self._reader.audit_payees(block)
 
     def drawn(self) -> Mapping[BatchKey, tuple[int, ...]]:
         """Which segments of which batch were audited, from the records that verifiers publish."""

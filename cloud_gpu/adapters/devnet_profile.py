@@ -17,7 +17,7 @@ from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
 
 BLOCK_S: Final = 1
 WINDOWS: Final = Windows(start=10, claim=15, retire=600)
-AUDITS: Final = AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60)
+AUDITS: Final = AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60, answer=20)
 """A bond stays until the last batch can cost it no more: together below `retire`."""
 FUTURES: Final = FuturesRules(lead=60, lead_short=30)
 VOUCHER_INTERVAL_S: Final = 3

@@ -113,6 +113,7 @@ def deploy(
     challenge: Annotated[int, _time("For contesting an accusation.")] = 86_400,
     hard_cap: Annotated[int, _time("Commit to pay without results.")] = 86_400,
     late_slash: Annotated[int, _time("After it, while the bond answers.")] = 604_800,
+    answer: Annotated[int, _time("For showing a challenged leaf.")] = 900,
     voucher_interval: Annotated[int, _time("Between two vouchers.")] = 60,
     heartbeat: Annotated[int, _time("Between two signs of life.")] = 10,
 ) -> int:
@@ -123,7 +124,7 @@ def deploy(
         terms = DeploymentTerms(
             windows=_windows(start_window, claim_window, retire_delay, no_show),
             token=token,
-            audits=_audits(verifiers or [], commit_window, challenge, hard_cap, late_slash),
+            audits=_audits(verifiers or [], commit_window, challenge, hard_cap, late_slash, answer),
             registration_fee=registration_fee or ZERO_TOKENS,
             guardian=guardian or ZERO_ADDRESS,
             voucher_interval_s=voucher_interval,
@@ -163,19 +164,26 @@ def _windows(start: int, claim: int, retire: int, no_show: int) -> Windows:
 
 
 def _audits(
-    verifiers: list[VerifierAccount], commit: int, challenge: int, hard_cap: int, late_slash: int
+    verifiers: list[VerifierAccount],
+    commit: int,
+    challenge: int,
+    hard_cap: int,
+    late_slash: int,
+    answer: int,
 ) -> AuditPlan | None:
     if not verifiers:
         return None
     if len(verifiers) != 2:
         raise UsageWrong(f"found {len(verifiers)} --verifier, needed two, or none")
     first, second = verifiers
-    return AuditPlan(
-        verifiers=(first, second),
-        windows=AuditWindows(
-            commit=commit, challenge=challenge, hard_cap=hard_cap, late_slash=late_slash
-        ),
+    windows = AuditWindows(
+        commit=commit,
+        challenge=challenge,
+        hard_cap=hard_cap,
+        late_slash=late_slash,
+        answer=answer,
     )
+    return AuditPlan(verifiers=(first, second), windows=windows)
 
 
 def _plan(preview: DeploymentPreview) -> dict[str, Any]:

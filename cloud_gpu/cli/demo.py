@@ -239,7 +239,7 @@ class Demonstration:
             drawn=devnet.drawn(),
             crashes=self._crashes,
             changes=explain(
-                before, after, lives, market_accounts(events), devnet.audit_accounts(last)
+                before, after, lives, market_accounts(events), devnet.audit_payees(last)
             ),
             names=devnet.names,
             books=after,

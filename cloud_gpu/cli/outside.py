@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from cloud_gpu.accounting import BatchKey, Books, GasUse
+from cloud_gpu.accounting import AuditPayees, BatchKey, Books, GasUse
 from cloud_gpu.client import Client
 from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
@@ -101,8 +101,8 @@ class FreshDevnet(Protocol):
     def events(self, block: int) -> Sequence[ChainEvent]:
         """All that the contracts logged up to a block."""
 
-    def audit_accounts(self, block: int) -> Mapping[BatchKey, Address]:
-        """Who got each batch's audit share."""
+    def audit_payees(self, block: int) -> AuditPayees:
+        """Who got each batch's audit share, and gets its bounties."""
 
     def drawn(self) -> Mapping[BatchKey, tuple[int, ...]]:
         """Which segments of which batch were audited, as the verifiers published it."""

@@ -102,12 +102,18 @@ class CommitBatch(_Call, frozen=True, kw_only=True):
     commit: Signed[Commit]
 
 
-class RevealPreimage(_Call, frozen=True, kw_only=True):
-    """Verification: draw these batches with the next preimage of the verifier's chain."""
+class Draw(Value, frozen=True, kw_only=True):
+    """One batch to draw, with its preimage of the verifier's chain."""
 
     lease: LeaseKey
     batch_no: int
     preimage: Digest
+
+
+class RevealPreimages(_Call, frozen=True, kw_only=True):
+    """Verification: draw these batches; one that is drawn already is left out."""
+
+    draws: tuple[Draw, ...]
 
 
 class FallbackSeed(_Call, frozen=True, kw_only=True):
@@ -128,16 +134,43 @@ class AccuseSegment(_Call, frozen=True, kw_only=True):
 
 class ContestSegment(_Call, frozen=True, kw_only=True):
     verdict: Signed[Verdict]
+    opening: Opening
+    """The segment: the contract keeps no weights."""
 
 
 class ConvictSegment(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
     batch_no: int
-    i: int
+    opening: Opening
 
 
-class FinaliseBatch(_Call, frozen=True, kw_only=True):
-    """Verification: with a verifier's signed results, or past the hard cap without."""
+class ChallengeLeaf(_Call, frozen=True, kw_only=True):
+    """Verification: a verifier asks to see the leaf at point j of m."""
+
+    lease: LeaseKey
+    batch_no: int
+    j: int
+    m: int
+
+
+class OpenLeaf(_Call, frozen=True, kw_only=True):
+    """Verification: the leaf under a challenged point."""
+
+    j: int
+    leaf: Leaf
+    proof: tuple[Sibling, ...]
+
+
+class ConvictSilence(_Call, frozen=True, kw_only=True):
+    """Verification: nobody showed the leaf at point j in time."""
+
+    lease: LeaseKey
+    batch_no: int
+    j: int
+
+
+class Ending(Value, frozen=True, kw_only=True):
+    """One batch's end: with a verifier's signed results, or past the hard cap without."""
 
     lease: LeaseKey
     batch_no: int
@@ -146,18 +179,27 @@ class FinaliseBatch(_Call, frozen=True, kw_only=True):
     """Of the incomparable segments, unless nothing of the batch is paid."""
 
 
+class FinaliseBatches(_Call, frozen=True, kw_only=True):
+    """Verification: end these batches; one that has ended is left out."""
+
+    endings: tuple[Ending, ...]
+
+
 class ReturnHeld(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
 
 
 AuditCall: TypeAlias = (
     CommitBatch
-    | RevealPreimage
+    | RevealPreimages
     | FallbackSeed
     | AccuseSegment
     | ContestSegment
     | ConvictSegment
-    | FinaliseBatch
+    | ChallengeLeaf
+    | OpenLeaf
+    | ConvictSilence
+    | FinaliseBatches
     | ReturnHeld
 )
 """About verified leases."""

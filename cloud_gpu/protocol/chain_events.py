@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from cloud_gpu.protocol.audit import BatchState
+from cloud_gpu.protocol.audit import BatchState, Opening
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.hardware import GpuClass
@@ -208,24 +208,70 @@ class SegmentAccused(_Event, frozen=True, kw_only=True):
 
     lease: LeaseKey
     batch_no: int
-    i: int
     until: int
+    opening: Opening
+    """The segment, as whoever contests or convicts shows it."""
     at: int
+
+    @property
+    def i(self) -> int:
+        """The segment's number."""
+        return self.opening.i
 
 
 class AccusationContested(_Event, frozen=True, kw_only=True):
+    """The segment's price went back to its buyer, nobody is fined."""
+
     lease: LeaseKey
     batch_no: int
     i: int
+    refund: TokenAmount
     at: int
 
 
 class SegmentConvicted(_Event, frozen=True, kw_only=True):
-    """The segment's price went back to its buyer, the fine was burnt out of the bond."""
+    """The segment's price went back to its buyer, the fine was taken of the bond."""
 
     lease: LeaseKey
     batch_no: int
     i: int
+    refund: TokenAmount
+    fine: TokenAmount
+    bounty: TokenAmount
+    """Of the fine: to the audit account whose turn the batch was. The rest was burnt."""
+    at: int
+
+
+class LeafChallenged(_Event, frozen=True, kw_only=True):
+    """A verifier asks to see the leaf at point j of m; all open ones until `until`."""
+
+    lease: LeaseKey
+    batch_no: int
+    j: int
+    m: int
+    until: int
+    at: int
+
+
+class LeafOpened(_Event, frozen=True, kw_only=True):
+    """The leaf at point j was shown: it is segment i."""
+
+    lease: LeaseKey
+    batch_no: int
+    j: int
+    i: int
+    job: Digest
+    result: Digest
+    salt: Digest
+    at: int
+
+
+class SilenceConvicted(_Event, frozen=True, kw_only=True):
+    """Nobody showed the leaf at point j: a part went back to the buyer, the fine was burnt."""
+
+    lease: LeaseKey
+    batch_no: int
+    j: int
     refund: TokenAmount
     fine: TokenAmount
     at: int
@@ -296,6 +342,9 @@ ChainEvent: TypeAlias = (
     | SegmentAccused
     | AccusationContested
     | SegmentConvicted
+    | LeafChallenged
+    | LeafOpened
+    | SilenceConvicted
     | BatchFinalised
     | HeldReturned
     | EntrySkipped

@@ -31,6 +31,8 @@ class AuditWindows(Value, frozen=True, kw_only=True):
     """After the commitment; then the batch pays unverified."""
     late_slash: int
     """How long an unverified batch can still cost the bond."""
+    answer: int
+    """How long a challenged leaf may be shown."""
 
 
 class VerifierAccount(Value, frozen=True, kw_only=True):

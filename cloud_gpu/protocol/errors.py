@@ -47,6 +47,7 @@ class RejectReason(StrEnum):
     BOND_TOO_LOW = "bond-too-low"
     CAP_OUT_OF_RANGE = "cap-out-of-range"
     SELF_DEALING = "self-dealing"
+    PROVIDER_BARRED = "provider-barred"
     OPENING_PAUSED = "opening-paused"
     NO_MATCH = "no-match"
     WRONG_STATE = "wrong-state"

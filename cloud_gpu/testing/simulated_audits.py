@@ -60,7 +60,6 @@ class BatchRow:
     root: Digest
     n: int
     value: int
-    left: int
     audit: int
     locked: int
     number: int
@@ -68,17 +67,49 @@ class BatchRow:
     block: int
     at: int
     state: BatchState = BatchState.COMMITTED
-    accused: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Segment -> its weight, and until when it may be contested."""
+    seed: Digest | None = None
+    accused: set[int] = field(default_factory=set)
+    until: int = 0
+    """When the newest accusation's window ends: all of them wait for it."""
     settled: set[int] = field(default_factory=set)
     """Contested or convicted."""
-    contested: int = 0
-    """Weight of the contested ones."""
+    returned: int = 0
+    """Weight whose price went back to the buyer."""
     is_forfeit: bool = False
+    points: int = 0
+    """Of how many the verifier asks; 0: it asked for none."""
+    open: set[int] = field(default_factory=set)
+    """Points whose leaves are to be shown."""
+    answered: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
+    answer_by: int = 0
 
     def copy(self) -> BatchRow:
         """A row that changes by itself."""
-        return replace(self, accused=dict(self.accused), settled=set(self.settled))
+        return replace(
+            self,
+            accused=set(self.accused),
+            settled=set(self.settled),
+            open=set(self.open),
+            answered=set(self.answered),
+            silent=set(self.silent),
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its money left."""
+        return self.state not in (BatchState.COMMITTED, BatchState.DRAWN)
+
+    @property
+    def left(self) -> int:
+        """What of its value is still here."""
+        return 0 if self.has_ended else self.value - self.price(self.returned)
+
+    def give_back(self, weight: int) -> int:
+        """The price of a weight that goes back to the buyer; all weights sum to 10^6 at most."""
+        before = self.price(self.returned)
+        self.returned = min(10**6, self.returned + weight)
+        return self.price(self.returned) - before
 
     @property
     def shown_state(self) -> BatchState:
@@ -102,7 +133,11 @@ class AuditRows:
     batches: dict[tuple[LeaseKey, int], BatchRow] = field(default_factory=dict)
     heads: dict[int, tuple[Digest, int]] = field(default_factory=dict)
     """Seat -> its newest known preimage, and how far that is from the anchor."""
-    convictions: dict[LeaseKey, int] = field(default_factory=dict)
+    convicted: set[LeaseKey] = field(default_factory=set)
+    faults: dict[Address, tuple[Address, int]] = field(default_factory=dict)
+    """Provider -> the buyer and the time of its newest conviction on two verdicts."""
+    barred: set[Address] = field(default_factory=set)
+    """LeaseBook's own."""
     held: dict[tuple[Address, int, int], HeldRow] = field(default_factory=dict)
     """(provider, index, seq mod 4) -> what is held there; LeaseBook's own."""
 
@@ -112,7 +147,9 @@ class AuditRows:
             self,
             batches={key: row.copy() for key, row in self.batches.items()},
             heads=dict(self.heads),
-            convictions=dict(self.convictions),
+            convicted=set(self.convicted),
+            faults=dict(self.faults),
+            barred=set(self.barred),
             held={key: replace(row) for key, row in self.held.items()},
         )
 
@@ -120,7 +157,8 @@ class AuditRows:
     def money(self) -> int:
         """What is held and what open batches hold."""
         held = sum(row.amount + row.audit for row in self.held.values())
-        return held + sum(row.left + row.audit for row in self.batches.values())
+        open_ = [row for row in self.batches.values() if not row.has_ended]
+        return held + sum(row.left + row.audit for row in open_)
 
     def slot(self, lease: LeaseKey) -> HeldRow | None:
         """What the slot of this lease number holds, of whichever lease."""

@@ -328,18 +328,26 @@ class SimulatedBook:
         self.accounts[key.provider].cash += whole - amount
         self.log.append(PenaltyPaid(lease=key, amount=TokenAmount(amount), at=self.now))
 
-    def slash(self, key: MachineKey, buyer: Address, refund: int, fine: int) -> tuple[int, int]:
-        """Take from the free bond: a refund to a buyer, then a fine that is burnt; what it was."""
+    def slash(
+        self, key: MachineKey, buyer: Address, refund: int, fine: int, bounty: int, audits: Address
+    ) -> tuple[int, int, int]:
+        """Take from the free bond: a refund to a buyer, then a fine; what it was.
+
+        The bounty goes to an audit account, out of the fine and at most a tenth; the rest burns.
+        """
         machine, unit = self.machines[key], self.deployment.bond_unit.value
         free = machine.free_bond // unit * unit
         refund = min(refund, free)
         fine = min(fine, free - refund)
+        bounty = min(bounty, fine // 10)
         whole = -(-(refund + fine) // unit) * unit
         machine.bond -= whole
         self.accounts[buyer].cash += refund
         self.accounts[key.provider].cash += whole - refund - fine
-        self.deposited -= fine
-        return refund, fine
+        self.deposited -= fine - bounty
+        if bounty:
+            self.accounts[audits].cash += bounty
+        return refund, fine, bounty
 
     def fund(
         self,

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.calls import (
-    AccuseSegment,
     Begin,
     CancelOne,
     ChainCall,
     CloseBatch,
     Closing,
-    CommitBatch,
-    ContestSegment,
-    ConvictSegment,
     ExpireLease,
-    FallbackSeed,
-    FinaliseBatch,
     MatchedOrders,
     OpenBatch,
     PostReady,
     RefundUnstarted,
     ReleaseLease,
-    ReturnHeld,
-    RevealPreimage,
     SettleBatch,
     StopLease,
 )
@@ -75,19 +66,8 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
             _expire(book, call.lease)
         case CancelOne():
             _cancel(book, sender, call.nonce)
-        case (
-            CommitBatch()
-            | RevealPreimage()
-            | FallbackSeed()
-            | AccuseSegment()
-            | ContestSegment()
-            | ConvictSegment()
-            | FinaliseBatch()
-            | ReturnHeld()
-        ):
-            carry_out_audit(book, call)
         case _:
-            assert_never(call)
+            carry_out_audit(book, sender, call)
 
 
 Step = Callable[[], RejectReason | None]
@@ -145,6 +125,8 @@ def _open(
     is_verified = bool(bid.flags & BidFlags.VERIFIED)
     if is_verified and book.audits.slot(key) is not None:
         return RejectReason.MACHINE_NOT_FREE
+    if is_verified and ask.provider in book.audits.barred:
+        return RejectReason.PROVIDER_BARRED
     if account.cash < cap.value + audit.value:
         return RejectReason.CASH_TOO_LOW
     account.use(bid.nonce)

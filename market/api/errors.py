@@ -28,6 +28,7 @@ STATUS: Final = MappingProxyType(
         _R.UNKNOWN_ORDER: 404,
         _R.DUPLICATE: 409,
         _R.MACHINE_NOT_FREE: 409,
+        _R.PROVIDER_BARRED: 409,
         _R.STALE_SEQUENCE: 409,
         _R.NONCE_USED: 409,
         _R.NO_MATCH: 409,

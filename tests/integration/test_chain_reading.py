@@ -20,8 +20,7 @@ from cloud_gpu.protocol.audit import BatchState, VerdictResult
 from cloud_gpu.protocol.calls import (
     ChainCall,
     ContestSegment,
-    ConvictSegment,
-    FinaliseBatch,
+    FinaliseBatches,
     RefundUnstarted,
     ReturnHeld,
 )
@@ -42,7 +41,18 @@ from cloud_gpu.protocol.lease import Windows as LeaseWindows
 from cloud_gpu.protocol.units import TokenAmount, share_down
 from node.commitments import Batch
 from tests.support.anvil import WINDOWS, Deployed, deployed_on, key, running_anvil
-from tests.support.auditing import AUDIT, FIRST, PAID, SECOND, Audits, audits, chain_of, verified
+from tests.support.auditing import (
+    AUDIT,
+    FIRST,
+    PAID,
+    SECOND,
+    Audits,
+    audits,
+    chain_of,
+    ending,
+    opening_of,
+    verified,
+)
 from tests.support.auditing import WINDOWS as AUDIT_WINDOWS
 from tests.support.trading import FEE, PRICE, Trading, trading_on
 
@@ -179,7 +189,7 @@ class Sheet:
             self.block += 1
             books, events = self.books, self.reader.events(self.block)
             assert books.difference == 0, self.block
-            lives, payees = lease_lives(events), self.reader.audit_accounts(self.block)
+            lives, payees = lease_lives(events), self.reader.audit_payees(self.block)
             changes = explain(self.before, books, lives, market_accounts(events), payees)
             assert [c for c in changes if c.unexplained] == [], self.block
             assert sum(c.difference for c in changes) == 0, self.block
@@ -193,16 +203,18 @@ class Sheet:
         await self.audits.accused(batch, i)
         self.look()
         self.audits.deployed.anvil.pass_time(AUDIT_WINDOWS.challenge + 1)
-        convict = ConvictSegment(lease=batch.lease, batch_no=0, i=i)
+        convict = self.audits.convicting(batch, i)
         await self.audits.second.chain.submit(convict)
         lease = batch.lease
         return await self.audits.node.wait_for(
             SegmentConvicted, lambda e: (e.lease, e.i) == (lease, i)
         )
 
-    async def ended(self, call: FinaliseBatch) -> BatchFinalised:
+    async def ended(self, call: FinaliseBatches) -> BatchFinalised:
         await self.audits.node.chain.submit(call)
-        return await self.audits.node.wait_for(BatchFinalised, lambda e: e.lease == call.lease)
+        return await self.audits.node.wait_for(
+            BatchFinalised, lambda e: e.lease == call.endings[0].lease
+        )
 
 
 @pytest.fixture
@@ -240,12 +252,13 @@ async def test_a_convicted_an_unverified_and_a_returned_lease_leave_no_rest(shee
     sheet.look()
     assert sheet.books.holdings[audits.trading.provider.address].bond_locked == 1_000_000
     convicted = await sheet.convicted(batch, 1)
-    price, fine = convicted.refund.value, convicted.fine.value
-    assert fine > 0
+    price, fine, bounty = convicted.refund.value, convicted.fine.value, convicted.bounty.value
+    assert fine > bounty > 0
     assert sheet.look() == {
         "buyer": {"paid for leases": -PAID, "refund for convicted work": price},
-        "provider": {"pay still held": PAID - price, "fine, burnt": -fine},
-        "burnt": {"fines": fine},
+        "provider": {"pay still held": PAID - price, "fine": -fine},
+        "first": {"bounty": bounty},
+        "burnt": {"fines": fine - bounty},
     }
     ended = await sheet.ended(audits.results(batch, {2}))
     sheet.look()
@@ -258,7 +271,7 @@ async def test_a_convicted_an_unverified_and_a_returned_lease_leave_no_rest(shee
 
     unverified, _ = await audits.committed(seq=2)
     anvil.pass_time(AUDIT_WINDOWS.hard_cap + 1)
-    call = FinaliseBatch(lease=unverified.lease, batch_no=0, results=None)
+    call = ending(unverified.lease, None)
     assert (await sheet.ended(call)).state is BatchState.FINAL_UNVERIFIED
     sheet.look()
     late = await sheet.convicted(unverified, 0)  # out of the bond: the pay is gone
@@ -280,26 +293,29 @@ async def test_a_convicted_an_unverified_and_a_returned_lease_leave_no_rest(shee
         },
         "provider": {
             "earned from leases": earned,
-            "fine, burnt": -fine - late.fine.value,
+            "fine": -fine - late.fine.value,
             "refund for convicted work, from the bond": -late.refund.value,
         },
         "market": {"fees": ended.market.value + FEE_OF_PAID},
-        "first": {"audit share": share},
-        "burnt": {"fines": fine + late.fine.value},
+        "first": {"audit share": share, "bounty": bounty},
+        "second": {"bounty": late.bounty.value},
+        "burnt": {"fines": fine - bounty + late.fine.value - late.bounty.value},
     }
     assert sheet.life(returned).returned.value == PAID
 
 
 async def test_what_a_liar_forfeits_is_burnt(sheet: Sheet) -> None:
     batch = await sheet.audits.drawn()
-    fines = [(await sheet.convicted(batch, i)).fine.value for i in (0, 1)]
+    told = [await sheet.convicted(batch, i) for i in (0, 1)]
+    fines, bounties = sum(e.fine.value for e in told), sum(e.bounty.value for e in told)
     ended = await sheet.ended(sheet.audits.results(batch, set()))
-    prices = [PAID * weight // 10**6 for weight in batch.outline.weights]
-    assert ended.burnt.value == PAID - prices[0] - prices[1] > 0
+    price = PAID * sum(batch.outline.weights[:2]) // 10**6
+    assert ended.burnt.value == PAID - price > 0
     assert sheet.look() == {
-        "buyer": {"paid for leases": -PAID, "refund for convicted work": sum(prices[:2])},
-        "provider": {"fine, burnt": -sum(fines)},
-        "burnt": {"fines": sum(fines), "forfeited pay": ended.burnt.value},
+        "buyer": {"paid for leases": -PAID, "refund for convicted work": price},
+        "provider": {"fine": -fines},
+        "first": {"bounty": bounties},
+        "burnt": {"fines": fines - bounties, "forfeited pay": ended.burnt.value},
     }
 
 
@@ -308,7 +324,9 @@ async def test_a_verifier_that_steps_in_gets_the_audit_share(sheet: Sheet) -> No
     batch = await audits.drawn()
     await audits.accused(batch, 2)
     verdict = audits.verdict(batch, 2, SECOND, VerdictResult.MATCH)
-    await audits.second.chain.submit(ContestSegment(verdict=verdict))
+    await audits.second.chain.submit(
+        ContestSegment(verdict=verdict, opening=opening_of(batch, verdict.payload.i))
+    )
     await audits.node.wait_for(AccusationContested)
     audits.deployed.anvil.pass_time(AUDIT_WINDOWS.hard_cap // 2)
     ended = await sheet.ended(audits.results(batch, set(), SECOND))

@@ -57,7 +57,7 @@ AUDITS = AuditPlan(
             audits=key("audits 1").address,
         ),
     ),
-    windows=AuditWindows(commit=60, challenge=10, hard_cap=200, late_slash=30),
+    windows=AuditWindows(commit=60, challenge=10, hard_cap=200, late_slash=30, answer=15),
 )
 TERMS = DeploymentTerms(
     windows=WINDOWS,

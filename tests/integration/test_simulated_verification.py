@@ -12,8 +12,6 @@ from cloud_gpu.protocol.calls import (
     ChainCall,
     CommitBatch,
     ContestSegment,
-    ConvictSegment,
-    FinaliseBatch,
     ReturnHeld,
 )
 from cloud_gpu.protocol.chain_events import (
@@ -52,6 +50,8 @@ from tests.support.auditing import (
     Audits,
     audits,
     chain_of,
+    ending,
+    opening_of,
     verified,
     verified_once,
 )
@@ -175,7 +175,7 @@ class Both:
         await self.does(self.audits.first, call, SegmentAccused, i=i)
 
     async def convicted(self, batch: Batch, i: int) -> None:
-        call = ConvictSegment(lease=batch.lease, batch_no=0, i=i)
+        call = self.audits.convicting(batch, i)
         await self.does(self.audits.second, call, SegmentConvicted, i=i)
 
 
@@ -197,12 +197,17 @@ async def test_the_simulated_book_agrees_with_the_contracts(audits: Audits) -> N
     for i in (0, 1):
         await both.accused(batch, i)
     verdict = audits.verdict(batch, 0, SECOND, VerdictResult.INCOMPARABLE)
-    await both.does(audits.second, ContestSegment(verdict=verdict), AccusationContested, i=0)
+    await both.does(
+        audits.second,
+        ContestSegment(verdict=verdict, opening=opening_of(batch, verdict.payload.i)),
+        AccusationContested,
+        i=0,
+    )
     anvil.pass_time(WINDOWS.challenge + 1)
     await both.convicted(batch, 1)
     whole = audits.results(batch, {0, 2}, SECOND)
-    ending = FinaliseBatch(lease=batch.lease, batch_no=0, results=whole.results)
-    await both.does(audits.second, ending, BatchFinalised)
+    end = ending(batch.lease, whole.endings[0].results)
+    await both.does(audits.second, end, BatchFinalised)
 
     # Two convicted: the rest is burnt.
     batch = await both.drawn(3)
@@ -217,7 +222,7 @@ async def test_the_simulated_book_agrees_with_the_contracts(audits: Audits) -> N
     # Unverified at the hard cap, convicted afterwards out of the bond.
     batch = await both.drawn(4)
     anvil.pass_time(WINDOWS.hard_cap + 1)
-    without = FinaliseBatch(lease=batch.lease, batch_no=0, results=None)
+    without = ending(batch.lease, None)
     await both.does(audits.node, without, BatchFinalised)
     await both.accused(batch, 2)
     anvil.pass_time(WINDOWS.challenge + 1)

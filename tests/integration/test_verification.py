@@ -12,9 +12,7 @@ from cloud_gpu.protocol.audit import (
 )
 from cloud_gpu.protocol.calls import (
     ContestSegment,
-    ConvictSegment,
     FallbackSeed,
-    FinaliseBatch,
     ReturnHeld,
 )
 from cloud_gpu.protocol.chain_events import (
@@ -36,6 +34,8 @@ from tests.support.auditing import (
     Audits,
     audits,
     chain_of,
+    ending,
+    opening_of,
     verified,
     verified_once,
 )
@@ -109,7 +109,7 @@ async def test_what_the_node_shows_is_what_a_verifier_checks(audits: Audits) -> 
 async def test_two_verdicts_accuse_and_after_the_window_convict(audits: Audits) -> None:
     batch = await audits.drawn()
     accused = await audits.accused(batch, 1)
-    convict = ConvictSegment(lease=batch.lease, batch_no=0, i=1)
+    convict = audits.convicting(batch, 1)
     await audits.second.chain.submit(convict)  # too early: it waits for the chain's clock
     audits.deployed.anvil.pass_time(WINDOWS.challenge + 1)
     told = await audits.node.wait_for(SegmentConvicted)
@@ -117,6 +117,7 @@ async def test_two_verdicts_accuse_and_after_the_window_convict(audits: Audits) 
     assert told.at > accused.until
     assert (told.i, told.refund.value) == (1, price)
     assert told.fine.value == min(20 * price, 1_000_000)
+    assert told.bounty.value == told.fine.value // 10
     machine = await audits.node.chain.machine(audits.trading.machine)
     assert machine.bond.value == 49_000_000
 
@@ -130,7 +131,9 @@ async def test_a_verifier_that_knows_better_clears_an_accusation(audits: Audits)
     batch = await audits.drawn()
     await audits.accused(batch, 2)
     verdict = audits.verdict(batch, 2, SECOND, VerdictResult.MATCH)
-    await audits.second.chain.submit(ContestSegment(verdict=verdict))
+    await audits.second.chain.submit(
+        ContestSegment(verdict=verdict, opening=opening_of(batch, verdict.payload.i))
+    )
     told = await audits.node.wait_for(AccusationContested)
     assert (told.lease, told.batch_no, told.i) == (batch.lease, 0, 2)
 
@@ -151,7 +154,7 @@ async def test_of_a_silent_nodes_batch_nothing_is_paid_and_nothing_is_shown(
 ) -> None:
     batch = await audits.drawn()
     whole = audits.results(batch, {0, 1, 2})
-    call = FinaliseBatch(lease=batch.lease, batch_no=0, results=whole.results)
+    call = ending(batch.lease, whole.endings[0].results)
     await audits.first.chain.submit(call)
     ended = await audits.node.wait_for(BatchFinalised)
     assert (ended.provider.value, ended.audits.value) == (0, 0)
@@ -164,7 +167,7 @@ async def test_without_verifiers_the_chain_draws_and_the_hard_cap_pays(audits: A
     await audits.node.chain.submit(FallbackSeed(lease=batch.lease, batch_no=0))
     await audits.node.wait_for(BatchDrawn)
     audits.deployed.anvil.pass_time(WINDOWS.hard_cap + 1)
-    await audits.node.chain.submit(FinaliseBatch(lease=batch.lease, batch_no=0, results=None))
+    await audits.node.chain.submit(ending(batch.lease, None))
     ended = await audits.first.wait_for(BatchFinalised)
     assert ended.state is BatchState.FINAL_UNVERIFIED
     assert ended.provider.value + ended.market.value == PAID
@@ -191,7 +194,7 @@ async def test_refusals_come_back_with_their_names(audits: Audits) -> None:
     await audits.first.chain.submit(audits.reveal(batch))
     await audits.first.wait_for(BatchDrawn)
     hidden = audits.results(batch, {1})
-    hidden = FinaliseBatch(lease=hidden.lease, batch_no=0, results=hidden.results)
+    hidden = ending(batch.lease, hidden.endings[0].results)
     assert "Verification_NotShown(i=1)" in await audits.failure(audits.first, hidden)
     others = audits.results(batch, set(), SECOND)
     assert "Verification_NotVerifier" in await audits.failure(audits.second, others)

@@ -47,7 +47,7 @@ def place() -> Iterator[Place]:
             deployed.deployment,
             verification=Address(b"\x0d" * 20),
             verifiers=(first.address, second.address),
-            audit=AuditWindows(commit=60, challenge=10, hard_cap=120, late_slash=60),
+            audit=AuditWindows(commit=60, challenge=10, hard_cap=120, late_slash=60, answer=15),
             heartbeat_s=1,
         )
         anvil.rpc.call("evm_setIntervalMining", 1)

@@ -49,7 +49,7 @@ DEPLOYMENT = Deployment(
     bond_unit=TokenAmount(TOKEN),
     verification=Address(b"\x0d" * 20),
     verifiers=(VERIFIERS[0].address, VERIFIERS[1].address),
-    audit=AuditWindows(commit=30, challenge=8, hard_cap=60, late_slash=60),
+    audit=AuditWindows(commit=30, challenge=8, hard_cap=60, late_slash=60, answer=10),
     voucher_interval_s=4,
     heartbeat_s=1,
 )

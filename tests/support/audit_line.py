@@ -31,7 +31,7 @@ from tests.support.verifier_daemon import VerifierDaemon, start_verifier, verifi
 from verifier.draw import Preimages
 
 WINDOWS = Windows(start=30, claim=20, retire=3_600)
-AUDITS = AuditWindows(commit=300, challenge=8, hard_cap=600, late_slash=100)
+AUDITS = AuditWindows(commit=300, challenge=8, hard_cap=600, late_slash=100, answer=30)
 LIAR = "provider"
 """The cheapest, so that a buyer's first lease is its."""
 PROVIDERS = {LIAR: "1.00", "second": "2.00", "third": "2.10", "fourth": "2.20"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cloud_gpu.protocol.audit import (
+    Opening,
     Results,
     Verdict,
     VerdictResult,
@@ -18,8 +19,11 @@ from cloud_gpu.protocol.calls import (
     AccuseSegment,
     AuditCall,
     CommitBatch,
-    FinaliseBatch,
-    RevealPreimage,
+    ConvictSegment,
+    Draw,
+    Ending,
+    FinaliseBatches,
+    RevealPreimages,
 )
 from cloud_gpu.protocol.chain_events import (
     BatchCommitted,
@@ -43,7 +47,7 @@ from tests.support.trading import Trading, trading_on
 from tests.support.watching import Watch, watched
 from verifier.draw import Preimages
 
-WINDOWS = AuditWindows(commit=60, challenge=10, hard_cap=200, late_slash=30)
+WINDOWS = AuditWindows(commit=60, challenge=10, hard_cap=200, late_slash=30, answer=15)
 AUDIT = BasisPoints(700)
 FIRST, SECOND = key("first verifier"), key("second verifier")
 PAID = 60_000
@@ -72,6 +76,18 @@ def verified(verified_once: Deployed) -> Iterator[Deployed]:
     snapshot = verified_once.anvil.snapshot()
     yield verified_once
     verified_once.anvil.revert(snapshot)
+
+
+def opening_of(batch: Batch, i: int) -> Opening:
+    (opening,) = batch.outline.openings([i])
+    return opening
+
+
+def ending(
+    lease: LeaseKey, results: Signed[Results] | None, openings: tuple[Opening, ...] = ()
+) -> FinaliseBatches:
+    one = Ending(lease=lease, batch_no=0, results=results, openings=openings)
+    return FinaliseBatches(endings=(one,))
 
 
 @dataclass
@@ -140,10 +156,14 @@ class Audits:
         await self.first.wait_for(BatchDrawn)
         return batch
 
-    def reveal(self, batch: Batch, preimage: Digest | None = None) -> RevealPreimage:
+    def reveal(self, batch: Batch, preimage: Digest | None = None) -> RevealPreimages:
         found = preimage or chain_of(FIRST).at(0)
         assert found is not None
-        return RevealPreimage(lease=batch.lease, batch_no=0, preimage=found)
+        draw = Draw(lease=batch.lease, batch_no=0, preimage=found)
+        return RevealPreimages(draws=(draw,))
+
+    def convicting(self, batch: Batch, i: int) -> ConvictSegment:
+        return ConvictSegment(lease=batch.lease, batch_no=0, opening=opening_of(batch, i))
 
     def verdict(
         self, batch: Batch, i: int, signer: LocalKey, result: VerdictResult
@@ -173,7 +193,7 @@ class Audits:
 
     def results(
         self, batch: Batch, incomparable: set[int], signer: LocalKey = FIRST
-    ) -> FinaliseBatch:
+    ) -> FinaliseBatches:
         lease = batch.lease
         body = Results(
             provider=lease.provider,
@@ -182,12 +202,8 @@ class Audits:
             batch_no=0,
             incomparable=sum(1 << i for i in incomparable),
         )
-        return FinaliseBatch(
-            lease=lease,
-            batch_no=0,
-            results=sign(body, self.deployed.deployment.verification_domain, signer),
-            openings=batch.outline.openings(incomparable),
-        )
+        signed = sign(body, self.deployed.deployment.verification_domain, signer)
+        return ending(batch.lease, signed, batch.outline.openings(incomparable))
 
     async def failure(self, watch: Watch, call: AuditCall) -> str:
         await watch.chain.submit(call)

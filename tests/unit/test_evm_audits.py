@@ -14,7 +14,7 @@ from cloud_gpu.protocol.adapters.evm_abi import decode_revert, verification
 from cloud_gpu.protocol.adapters.evm_audits import BATCH_STATES
 from cloud_gpu.protocol.adapters.evm_calls import calldata, destination
 from cloud_gpu.protocol.adapters.evm_events import Log, LogDecoder
-from cloud_gpu.protocol.audit import BatchState, VerdictResult
+from cloud_gpu.protocol.audit import BatchState, Opening, VerdictResult
 from cloud_gpu.protocol.calls import ConvictSegment, ExpireLease, ReturnHeld
 from cloud_gpu.protocol.chain_events import BatchFinalised
 from cloud_gpu.protocol.units import TokenAmount
@@ -52,8 +52,19 @@ EVENTS: dict[str, tuple[list[str], list[object]]] = {
         ["uint24", "uint16", "bytes32", "uint16", "uint48", "uint64"], [1, 0, b"r" * 32, 3, 9, 8]
     ),
     "BatchDrawn": (["uint24", "uint16", "bytes32", "bytes32"], [1, 0, b"s" * 32, b"p" * 32]),
-    "SegmentAccused": (["uint24", "uint16", "uint16", "uint32"], [1, 0, 2, 99]),
-    "SegmentConvicted": (["uint24", "uint16", "uint16", "uint48", "uint64"], [1, 0, 2, 5, 100]),
+    "SegmentAccused": (
+        ["uint24", "uint16", "uint32", "(uint16,bytes32,uint32,(bytes32,uint32)[])"],
+        [1, 0, 99, (2, b"l" * 32, 7, [(b"h" * 32, 3)])],
+    ),
+    "SegmentConvicted": (
+        ["uint24", "uint16", "uint16", "uint48", "uint64", "uint64"], [1, 0, 2, 5, 100, 10]
+    ),
+    "LeafChallenged": (["uint24", "uint16", "uint16", "uint16", "uint32"], [1, 0, 2, 5, 99]),
+    "LeafOpened": (
+        ["uint24", "uint16", "uint16", "uint16", "bytes32", "bytes32", "bytes32"],
+        [1, 0, 2, 4, b"j" * 32, b"r" * 32, b"s" * 32],
+    ),
+    "SilenceConvicted": (["uint24", "uint16", "uint16", "uint48", "uint64"], [1, 0, 2, 5, 100]),
     "BatchFinalised": (
         ["uint24", "uint16", "uint8", "uint48", "uint48", "uint56", "uint64", "uint48"],
         [1, 0, 5, 1, 2, 3, 4, 5],
@@ -81,7 +92,8 @@ def test_an_event_is_decoded(name: str) -> None:
 
 def test_calls_go_to_the_contract_that_they_are_for() -> None:
     lease = lease_of("provider")
-    convict = ConvictSegment(lease=lease, batch_no=0, i=1)
+    opening = Opening(i=1, leaf=Digest(b"l" * 32), weight=1, proof=())
+    convict = ConvictSegment(lease=lease, batch_no=0, opening=opening)
     assert destination(convict, DEPLOYMENT) == DEPLOYMENT.verification
     assert verification().function_of(calldata(convict)) == "convict"
     for call in (ReturnHeld(lease=lease), ExpireLease(lease=lease)):

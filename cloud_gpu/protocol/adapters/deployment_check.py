@@ -123,7 +123,9 @@ def _of_lease_book(deployment: Deployment) -> Expected:
 def _of_verification(deployment: Deployment) -> Expected:
     audit = deployment.audit
     assert audit is not None, "asked for where there are audits"
-    windows = verification.AuditWindows(audit.challenge, audit.hard_cap, audit.late_slash)
+    windows = verification.AuditWindows(
+        audit.challenge, audit.hard_cap, audit.late_slash, audit.answer
+    )
     return (
         (verification.lease_book(), deployment.lease_book),
         (verification.audit_windows(), windows),

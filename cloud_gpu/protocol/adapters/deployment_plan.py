@@ -58,7 +58,11 @@ def _verification(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
     assert terms.audits is not None, "a row is asked for its arguments when it is wanted"
     times = terms.audits.windows
     verifiers = [(each.signer, each.anchor, each.audits) for each in terms.audits.verifiers]
-    return at[LEASE_BOOK], verifiers, (times.challenge, times.hard_cap, times.late_slash)
+    return (
+        at[LEASE_BOOK],
+        verifiers,
+        (times.challenge, times.hard_cap, times.late_slash, times.answer),
+    )
 
 
 def _futures(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:

@@ -22,19 +22,22 @@ from cloud_gpu.protocol.calls import (
     Begin,
     CancelOne,
     ChainCall,
+    ChallengeLeaf,
     CloseBatch,
     CommitBatch,
     ContestSegment,
     ConvictSegment,
+    ConvictSilence,
     ExpireLease,
     FallbackSeed,
-    FinaliseBatch,
+    FinaliseBatches,
     OpenBatch,
+    OpenLeaf,
     PostReady,
     RefundUnstarted,
     ReleaseLease,
     ReturnHeld,
-    RevealPreimage,
+    RevealPreimages,
     SettleBatch,
     StopLease,
 )
@@ -68,12 +71,15 @@ def calldata(call: ChainCall) -> bytes:
     match call:
         case (
             CommitBatch()
-            | RevealPreimage()
+            | RevealPreimages()
             | FallbackSeed()
             | AccuseSegment()
             | ContestSegment()
             | ConvictSegment()
-            | FinaliseBatch()
+            | ChallengeLeaf()
+            | OpenLeaf()
+            | ConvictSilence()
+            | FinaliseBatches()
         ):
             return audit_call(call).calldata
         case _:

@@ -42,6 +42,7 @@ class SkipCode(IntEnum):
     START_OUT_OF_RANGE = 26
     BAD_ACCEPT_SIGNATURE = 27
     WRONG_SERIES = 28
+    PROVIDER_BARRED = 29
 
 
 _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
@@ -173,6 +174,11 @@ _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyTy
             RejectReason.WRONG_PRODUCT,
             "series",
             "a buy and a sell order of the call's product and window",
+        ),
+        SkipCode.PROVIDER_BARRED: (
+            RejectReason.PROVIDER_BARRED,
+            "ask.provider",
+            "a provider that no fraud cost its verified leases",
         ),
     }
 )

@@ -70,6 +70,8 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
     mapping(MachineKey => HeldWord[HELD_SLOTS]) internal _held;
     /// @dev Base units that Futures (margins, funded caps) and GroupBuy (pledges) hold.
     mapping(address module => uint64) internal _moduleCash;
+    /// @dev By provider, since an index more costs nothing.
+    mapping(address provider => bool) internal _barred;
 
     constructor(
         IERC20Metadata token_,

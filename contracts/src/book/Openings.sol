@@ -222,6 +222,7 @@ abstract contract Openings is Ledger {
 
         uint256 slot = word.seq() % HELD_SLOTS;
         if (!_held[key][slot].isClear()) return (account, word, SkipCode.HELD_NOT_CLEARED);
+        if (_barred[_providerOf(key)]) return (account, word, SkipCode.PROVIDER_BARRED);
         uint256 audit = SettlementLib.shareDown(cap, auditBps);
         if (account.cash() < audit) return (account, word, SkipCode.CASH_TOO_LOW);
         _held[key][slot] = HeldWordLibrary.opened({

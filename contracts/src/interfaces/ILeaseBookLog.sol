@@ -129,6 +129,8 @@ interface ILeaseBookLog {
     error LeaseBook_HeldNotCleared(uint24 seq);
     /// @notice The lease's next batch is `next`.
     error LeaseBook_WrongBatch(uint16 next);
+    /// @notice Fraud cost the provider its verified leases.
+    error LeaseBook_Barred(address provider);
     error LeaseBook_LengthMismatch(uint256 entries, uint256 signatures);
     /// @notice Packed calldata of `length` bytes is not made of entries of `entrySize`.
     error LeaseBook_BadLength(uint256 length, uint256 entrySize);

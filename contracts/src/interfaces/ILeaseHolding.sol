@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Held, Payout} from "../types/Audits.sol";
+import {Held, Payout, Slash} from "../types/Audits.sol";
 import {MachineKey} from "../types/MachineKey.sol";
 import {ILeaseBookLog} from "./ILeaseBookLog.sol";
 
@@ -15,37 +15,40 @@ interface ILeaseHolding is ILeaseBookLog {
 
     // ------------------------------------------------------------------------------- for Verification alone
 
-    /// @notice Takes all held pay of a lease, and its part of the audit share, into batch `batchNo`.
-    /// @dev Requirements: the caller is {verification}; something is held; `batchNo` is the lease's next; the lease
-    /// runs, or ended at most {commitWindow} ago.
-    function takeHeld(MachineKey machineKey, uint24 seq, uint16 batchNo)
+    /// @notice Takes all held pay of a lease into batch `batchNo` and locks `times` as much of the machine's bond.
+    /// @dev Requirements: the caller is {verification}; `signer` is the provider or its Node key, and the provider is
+    /// not barred; something is held; `batchNo` is the lease's next; the lease runs, or ended at most {commitWindow}
+    /// ago; so much of the bond is free.
+    /// @return amount What was held. The audit share of it, rounded down, was taken beside it.
+    /// @return auditBps The rate of that share.
+    /// @return buyerId Whose lease it was.
+    /// @return marketId Whose fee it owes.
+    /// @return units The lock, in whole bond units, rounded up.
+    function takeHeld(MachineKey machineKey, uint24 seq, uint16 batchNo, address signer, uint256 times)
         external
-        returns (uint256 amount, uint256 audit, uint32 buyerId, uint16 marketId);
+        returns (uint256 amount, uint256 auditBps, uint32 buyerId, uint16 marketId, uint256 units);
 
-    /// @notice Pays out money that {takeHeld} took.
-    /// @dev Requirements: the caller is {verification}; no more than was taken in all.
+    /// @notice Pays out money that {takeHeld} took, and frees `payout.unlock` units of the bond.
+    /// @dev Requirements: the caller is {verification}; no more than was taken and locked in all.
     /// @return fee What the market got out of `payout.pay`.
     function payHeld(MachineKey machineKey, Payout calldata payout) external returns (uint256 fee);
 
-    /// @notice Locks at least `amount` of a machine's bond, in whole bond units.
-    /// @dev Requirements: the caller is {verification}; so much is free.
-    /// @return locked `amount`, rounded up.
-    function lockBond(MachineKey machineKey, uint256 amount) external returns (uint256 locked);
-
-    /// @notice Frees what {lockBond} locked.
-    /// @dev Requirements: the caller is {verification}.
-    function unlockBond(MachineKey machineKey, uint256 amount) external;
-
-    /// @notice Takes from the free bond, as far as it goes: first `refund` for an account, then `fine`, which is burnt.
-    /// @dev Emits {BondSlashed}. Requirements: the caller is {verification}. The bond falls by whole bond units, the
-    /// change is the provider's cash.
-    function slashBond(MachineKey machineKey, uint32 buyerId, uint256 refund, uint256 fine)
+    /// @notice Frees `slash.unlock` units of the bond, then takes from the free bond, as far as it goes: first
+    /// `slash.fromBond` for the buyer, then `slash.fine`, which is burnt but for `slash.bounty` (at most a tenth).
+    /// @dev Emits {BondSlashed}. Requirements: the caller is {verification}; no more than was taken and locked in all.
+    /// The bond falls by whole bond units, the change is the provider's cash.
+    /// @return refunded To the buyer, out of the bond.
+    /// @return fine With the bounty.
+    /// @return bounty What of it was not burnt.
+    function slashBond(MachineKey machineKey, Slash calldata slash)
         external
-        returns (uint256 refunded, uint256 burnt);
+        returns (uint256 refunded, uint256 fine, uint256 bounty);
 
     // ----------------------------------------------------------------------------------------------- views
 
     function heldOf(address provider, uint32 index, uint24 seq) external view returns (Held memory);
+    /// @notice Whether fraud cost the provider its verified leases, on every machine and for good.
+    function isBarred(address provider) external view returns (bool);
     /// @notice What batches that have not ended hold in all, audit shares included.
     function batched() external view returns (uint64);
     /// @notice The module; zero: no lease here is verified.

@@ -55,6 +55,14 @@ struct Sibling {
     uint32 weight;
 }
 
+/// @notice What names a batch.
+struct BatchId {
+    address provider;
+    uint32 index;
+    uint24 seq;
+    uint16 batchNo;
+}
+
 /// @notice Leaf `i` shown by its hash and weight alone.
 struct Opening {
     uint16 i;
@@ -63,13 +71,23 @@ struct Opening {
     Sibling[] proof;
 }
 
+/// @notice How one batch ends: with a verifier's results, or (empty signature) past the hard cap without.
+struct Ending {
+    Results results;
+    /// Each segment that `results` finds incomparable and that is not settled, ascending; none are needed when
+    /// nothing of the batch is paid.
+    Opening[] openings;
+    bytes signature;
+}
+
 enum VerdictResult {
     MATCH,
     MISMATCH,
     INCOMPARABLE
 }
 
-/// @notice Where a batch stands; {SLASHED} is kept for fraud over several buyers.
+/// @notice Where a batch stands. ACCUSED: drawn, with an accusation open. SLASHED: its provider was convicted in jobs
+/// of two buyers.
 enum BatchState {
     NONE,
     COMMITTED,
@@ -95,11 +113,14 @@ struct AuditWindows {
     uint32 challenge;
     /// Commitment to the end without results. At most 3 days.
     uint32 hardCap;
-    /// How long after it a batch that ended so can still be accused. All four together at most the retire window.
+    /// How long after it a batch that ended so can still be accused. With the commit window, at most the retire
+    /// window.
     uint32 lateSlash;
+    /// How long a challenged leaf may be shown. At most 1 day.
+    uint32 answer;
 }
 
-/// @notice What Verification tells LeaseBook to do with a batch's money. Its parts sum to what is left of the batch.
+/// @notice What Verification tells LeaseBook to do with a batch's money.
 struct Payout {
     uint32 buyerId;
     uint16 marketId;
@@ -109,6 +130,26 @@ struct Payout {
     address audits;
     uint64 auditPay;
     uint64 burnt;
+    /// Of the bond, in whole units.
+    uint24 unlock;
+}
+
+/// @notice What Verification tells LeaseBook to take for a fault, in one call.
+struct Slash {
+    uint32 buyerId;
+    /// To the buyer, out of the batch's money.
+    uint64 fromBatch;
+    /// To the buyer, out of the bond.
+    uint64 fromBond;
+    /// Out of the bond, after `fromBond`; burnt, but for the bounty.
+    uint64 fine;
+    /// Of the bond, in whole units, before anything is taken.
+    uint24 unlock;
+    /// To `audits`, out of the fine; at most a tenth of it.
+    uint64 bounty;
+    address audits;
+    /// The provider takes no verified lease any more.
+    bool bar;
 }
 
 /// @notice A batch, decoded.
@@ -120,11 +161,11 @@ struct Batch {
     bytes32 seed;
     /// What the commitment took from the lease's held pay.
     uint48 value;
-    /// What of it is still here.
+    /// What of it is still here; 0 when it has ended.
     uint48 left;
-    /// The buyer's share for audits.
+    /// The buyer's share for audits; 0 when it has ended.
     uint56 audit;
-    /// Of the machine's bond.
+    /// Of the machine's bond, base units.
     uint64 locked;
     /// Commitments before it in this deployment: its verifier is number mod 2, its preimage number / 2.
     uint40 number;
@@ -134,6 +175,11 @@ struct Batch {
     uint128 accused;
     /// Bit i: segment i was contested or convicted.
     uint128 settled;
+    /// Bit j: point j is to be shown, until `answerBy` at the latest.
+    uint128 challenged;
+    /// Bit j: point j was not shown, and convicted.
+    uint128 silent;
+    uint32 answerBy;
 }
 
 /// @notice A lease's held pay, decoded; all zero when that lease holds none and runs no more.

@@ -69,5 +69,7 @@ enum SkipCode {
     START_OUT_OF_RANGE,
     BAD_ACCEPT_SIGNATURE,
     // openFutures
-    WRONG_SERIES
+    WRONG_SERIES,
+    // openBatch
+    PROVIDER_BARRED
 }

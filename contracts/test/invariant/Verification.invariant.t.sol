@@ -10,7 +10,7 @@ contract VerificationInvariants is Test {
 
     function setUp() external {
         world = new AuditHandler();
-        bytes4[] memory actions = new bytes4[](12);
+        bytes4[] memory actions = new bytes4[](14);
         actions[0] = world.open.selector;
         actions[1] = world.settle.selector;
         actions[2] = world.close.selector;
@@ -23,6 +23,8 @@ contract VerificationInvariants is Test {
         actions[9] = world.finalize.selector;
         actions[10] = world.giveUp.selector;
         actions[11] = world.convictLate.selector;
+        actions[12] = world.challenge.selector;
+        actions[13] = world.answer.selector;
         targetContract(address(world));
         targetSelector(FuzzSelector({addr: address(world), selectors: actions}));
     }

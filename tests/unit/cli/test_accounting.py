@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud_gpu.accounting import BURN, BatchLife, Books, Holding, LeaseLife, explain, lease_lives
+from cloud_gpu.accounting import (
+    BURN,
+    AuditPayees,
+    BatchLife,
+    Books,
+    Holding,
+    LeaseLife,
+    explain,
+    lease_lives,
+)
 from cloud_gpu.protocol import chain_events as ev
-from cloud_gpu.protocol.audit import BatchState
+from cloud_gpu.protocol.audit import BatchState, Opening
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
@@ -178,15 +187,17 @@ def drawn() -> ev.BatchDrawn:
 
 
 def accused(i: int) -> ev.SegmentAccused:
-    return ev.SegmentAccused(lease=KEY, batch_no=0, i=i, until=330, at=320)
+    opening = Opening(i=i, leaf=Digest(bytes(32)), weight=100_000, proof=())
+    return ev.SegmentAccused(lease=KEY, batch_no=0, until=330, opening=opening, at=320)
 
 
-def contested(i: int) -> ev.AccusationContested:
-    return ev.AccusationContested(lease=KEY, batch_no=0, i=i, at=325)
+def contested(i: int, refund: int) -> ev.AccusationContested:
+    return ev.AccusationContested(lease=KEY, batch_no=0, i=i, refund=TokenAmount(refund), at=325)
 
 
 def convicted(i: int, refund: int, fine: int) -> ev.SegmentConvicted:
     return ev.SegmentConvicted(
+        bounty=TokenAmount(fine // 10),
         lease=KEY,
         batch_no=0,
         i=i,
@@ -218,9 +229,12 @@ def finalised(
 
 def reasons(life: LeaseLife, *, audits: bool = True) -> dict[Address, dict[str, int]]:
     nothing = books(dict.fromkeys((PROVIDER, BUYER, OPERATOR, AUDITS), 0))
-    after = replace(nothing, burnt=life.fines.value + life.forfeited.value)
+    bounties = sum(batch.bounties.value for batch in life.batches)
+    after = replace(nothing, burnt=life.fines.value - bounties + life.forfeited.value)
     payees = {batch.key: AUDITS for batch in life.batches} if audits else {}
-    changes = explain(nothing, after, [life], {1: OPERATOR}, payees)
+    changes = explain(
+        nothing, after, [life], {1: OPERATOR}, AuditPayees(shares=payees, bounties=payees)
+    )
     return {change.account: dict(change.why) for change in changes if change.why}
 
 
@@ -245,8 +259,8 @@ def test_pay_of_a_verified_lease_is_held_and_owes_no_fee_yet() -> None:
 
 def test_a_batch_goes_through_its_states() -> None:
     told: list[ev.ChainEvent] = [committed(), drawn(), accused(0), accused(1)]
-    told += [contested(0), convicted(1, 100, 2_000)]
-    told.append(finalised(BatchState.PARTIAL, provider=792, market=8, audits=56, buyer=114))
+    told += [contested(0, 100), convicted(1, 100, 2_000)]
+    told.append(finalised(BatchState.PARTIAL, provider=792, market=8, audits=56, buyer=14))
     states = [batch_of(*told[: i + 1]).state for i in range(len(told))]
     assert states == [
         BatchState.COMMITTED,
@@ -255,10 +269,11 @@ def test_a_batch_goes_through_its_states() -> None:
         BatchState.DRAWN,
         BatchState.PARTIAL,
     ]
-    assert [batch_of(*told[: i + 1]).left.value for i in (4, 5, 6)] == [PAID, PAID - 100, 0]
+    assert [batch_of(*told[: i + 1]).left.value for i in (4, 5, 6)] == [PAID - 100, PAID - 200, 0]
     batch = batch_of(*told)
     first, second = batch.accused
     assert (first.contested_at, first.convicted_at, second.convicted_at) == (325, None, 340)
+    assert (batch.inconclusive.value, batch.bounties.value) == (100, 200)
     assert (batch.committed_at, batch.drawn_at, batch.finalised_at) == (300, 310, 350)
 
 
@@ -272,10 +287,10 @@ def test_each_part_of_a_batch_has_its_reason_and_they_sum_to_nothing() -> None:
             "refund for inconclusive audits": 200,  # the rest of the 221 is audit share, unspent
             "audit share": -49,
         },
-        PROVIDER: {"earned from leases": 693, "fine, burnt": -2_000},
+        PROVIDER: {"earned from leases": 693, "fine": -2_000},
         OPERATOR: {"fees": 7},
-        AUDITS: {"audit share": 49},
-        BURN: {"fines": 2_000},
+        AUDITS: {"audit share": 49, "bounty": 200},
+        BURN: {"fines": 1_800},
     }
     assert sum(sum(parts.values()) for parts in why.values()) == 0
 
@@ -286,8 +301,32 @@ def test_a_second_conviction_burns_the_rest() -> None:
     end = finalised(BatchState.PARTIAL, provider=0, market=0, burnt=400, buyer=70)
     life = only(held(committed(), drawn(), *faults, end))
     assert (life.forfeited.value, life.inconclusive.value, life.held.value) == (400, 0, 0)
-    assert reasons(life)[BURN] == {"fines": 12_000, "forfeited pay": 400}
-    assert reasons(life)[PROVIDER] == {"fine, burnt": -12_000}
+    assert reasons(life)[BURN] == {"fines": 10_800, "forfeited pay": 400}
+    assert reasons(life)[PROVIDER] == {"fine": -12_000}
+    assert reasons(life)[AUDITS] == {"bounty": 1_200}
+
+
+def silent(j: int, refund: int, fine: int) -> ev.SilenceConvicted:
+    amounts = TokenAmount(refund), TokenAmount(fine)
+    return ev.SilenceConvicted(
+        lease=KEY, batch_no=0, j=j, refund=amounts[0], fine=amounts[1], at=335
+    )
+
+
+def test_silence_is_refunded_and_its_fine_is_all_burnt() -> None:
+    end = finalised(BatchState.PARTIAL, provider=792, market=8, audits=56, buyer=14)
+    life = only(held(committed(), drawn(), silent(1, 200, 4_000), end))
+    assert (life.inconclusive.value, life.held.value) == (0, 0)
+    assert reasons(life)[BUYER]["refund for convicted work"] == 200
+    assert reasons(life)[BURN] == {"fines": 4_000}
+
+
+def test_fraud_found_after_an_unverified_end_changes_nothing_that_was_paid() -> None:
+    end = finalised(BatchState.FINAL_UNVERIFIED, provider=990, market=10, buyer=70)
+    fraud = finalised(BatchState.SLASHED, provider=0, market=0)
+    life = only(held(committed(), end, accused(2), convicted(2, 100, 9_000), fraud))
+    assert life.batches[0].state is BatchState.SLASHED
+    assert reasons(life)[PROVIDER]["earned from leases"] == 990
 
 
 def test_a_conviction_after_an_unverified_end_is_refunded_from_the_bond() -> None:
@@ -297,7 +336,7 @@ def test_a_conviction_after_an_unverified_end_is_refunded_from_the_bond() -> Non
     assert reasons(life)[PROVIDER] == {
         "earned from leases": 990,
         "refund for convicted work, from the bond": -100,
-        "fine, burnt": -2_000,
+        "fine": -2_000,
     }
     assert reasons(life)[BUYER]["refund for convicted work"] == 100
 

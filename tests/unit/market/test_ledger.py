@@ -86,6 +86,7 @@ def committed(locked: int) -> BatchCommitted:
 
 def convicted(refund: int, fine: int) -> SegmentConvicted:
     return SegmentConvicted(
+        bounty=TokenAmount(0),
         lease=LEASE,
         batch_no=0,
         i=1,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.audit_messages import SignedVerifierNotice, VerifierNotice
+from cloud_gpu.protocol.chain_events import BatchFinalised
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import VerifierHeard
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.orders import AskFlags, BidFlags, SignedBid
 from cloud_gpu.protocol.product import ProductFlags
 from cloud_gpu.protocol.signing import state
-from cloud_gpu.protocol.units import BasisPoints
+from cloud_gpu.protocol.units import ZERO_TOKENS, BasisPoints
 from tests.unit.market.builders import (
     DOMAIN,
     NOW_S,
@@ -141,3 +144,29 @@ def test_without_verifiers_in_the_deployment_no_verified_lease_is_opened() -> No
     desk.hear(advert("ada", flags=AskFlags.VERIFIED))
     desk.submit(verified(), order("bob", nonce=1))
     assert len(pairs(desk.end_round())) == 1
+
+
+def test_a_provider_that_was_slashed_for_fraud_opens_no_verified_lease(desk: Desk) -> None:
+    hear(desk, *map(notice, NAMES))
+    machine = advert("ada").body.ask.payload
+    desk.mine(
+        BatchFinalised(
+            lease=LeaseKey(provider=machine.provider, index=machine.index, seq=1),
+            batch_no=0,
+            state=BatchState.SLASHED,
+            provider=ZERO_TOKENS,
+            market=ZERO_TOKENS,
+            audits=ZERO_TOKENS,
+            buyer=ZERO_TOKENS,
+            burnt=ZERO_TOKENS,
+            at=NOW_S,
+        )
+    )
+    bid = verified()
+    desk.submit(bid)
+    assert pairs(desk.end_round()) == []
+    why = desk.report(bid).rejection
+    assert why is not None
+    assert why.found == "a provider that fraud cost its verified leases"
+    desk.submit(order("bob", nonce=1))
+    assert len(pairs(desk.end_round())) == 1  # a plain one opens

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_gpu.protocol.audit_messages import (
-    EvidenceGiven,
-)
-from cloud_gpu.protocol.calls import CommitBatch, SettleBatch
+from cloud_gpu.protocol.audit import Sibling, draw_point, prove, segment_at
+from cloud_gpu.protocol.audit_messages import EvidenceGiven, OutlineGiven
+from cloud_gpu.protocol.calls import CommitBatch, OpenLeaf, SettleBatch
+from cloud_gpu.protocol.chain_events import LeafChallenged, LeafOpened
 from cloud_gpu.protocol.effects import ProviderEffect
 from cloud_gpu.protocol.job import JobOutcome
 from cloud_gpu.protocol.orders import AskFlags
@@ -16,6 +16,8 @@ from node.settings import parse_settings
 from tests.unit.node.builders import (
     LEASE,
     NODE,
+    Story,
+    digest,
     exited,
     restarted,
     submit,
@@ -25,6 +27,7 @@ from tests.unit.node.verified import (
     WINDOWS,
     answer,
     ask_evidence,
+    ask_outline,
     begun,
     closed,
     committed,
@@ -155,3 +158,47 @@ def test_salts_differ_by_lease_and_job_and_nobody_else_knows_them() -> None:
         assert isinstance(given, EvidenceGiven)
         salts.add(given.evidence.leaf.salt)
     assert len(salts) == 2
+
+
+# Challenges.
+
+
+def challenged(story: Story, j: int, m: int = 2) -> LeafChallenged:
+    until = story.at + WINDOWS.answer
+    return LeafChallenged(lease=LEASE, batch_no=0, j=j, m=m, until=until, at=story.at)
+
+
+def test_a_leaf_that_is_asked_for_on_chain_is_shown_there_until_the_chain_has_it() -> None:
+    story = drawn(done(begun(), 1, 2))
+    given = answer(story, ask_outline(story))
+    assert isinstance(given, OutlineGiven)
+    story.mine(challenged(story, 1))
+    (call,) = story.calls(OpenLeaf)
+    seed = digest("seed")
+    i = segment_at(draw_point(seed, 1), given.outline.weights)
+    assert (call.j, call.leaf.i) == (1, i)
+    hashed = call.leaf.hash(DEPLOYMENT.chain_id, DEPLOYMENT.verification)
+    sibling = Sibling(hash=hashed, weight=call.leaf.weight)
+    assert prove(given.outline.root, 2, i, sibling, call.proof) is not None
+    assert [c for c in calls(story.wait(20)) if isinstance(c, OpenLeaf)]
+    leaf = call.leaf
+    story.mine(
+        LeafOpened(
+            lease=LEASE,
+            batch_no=0,
+            j=1,
+            i=i,
+            job=leaf.job,
+            result=leaf.result,
+            salt=leaf.salt,
+            at=story.at,
+        )
+    )
+    assert not [c for c in calls(story.wait(20)) if isinstance(c, OpenLeaf)]
+
+
+def test_nothing_is_shown_on_chain_when_the_time_is_over() -> None:
+    story = drawn(done(begun(), 1))
+    story.mine(challenged(story, 0, 1))
+    story.wait(WINDOWS.answer + 1)
+    assert not [c for c in calls(story.wait(100)) if isinstance(c, OpenLeaf)]

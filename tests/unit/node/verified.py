@@ -47,7 +47,7 @@ from tests.unit.node.builders import (
 
 VERIFIER, OTHER = key("verifier"), key("other verifier")
 PEER = PeerId("verifier-peer")
-WINDOWS = AuditWindows(commit=600, challenge=60, hard_cap=1_200, late_slash=600)
+WINDOWS = AuditWindows(commit=600, challenge=60, hard_cap=1_200, late_slash=600, answer=60)
 DEPLOYMENT = replace(
     builders.DEPLOYMENT,
     verification=Address(b"\x0d" * 20),

@@ -72,7 +72,7 @@ DEPLOYMENT = Deployment(
     bond_unit=TokenAmount(1_000_000),
     verification=address("verification"),
     verifiers=(FIRST.address, SECOND.address),
-    audit=AuditWindows(commit=120, challenge=10, hard_cap=600, late_slash=600),
+    audit=AuditWindows(commit=120, challenge=10, hard_cap=600, late_slash=600, answer=20),
     voucher_interval_s=2,
     heartbeat_s=1,
 )

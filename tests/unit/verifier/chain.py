@@ -5,17 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cloud_gpu.protocol.audit import BatchState, Sibling, VerdictResult, batch_key, prove, seed_of
+from cloud_gpu.protocol.audit import (
+    BatchState,
+    Opening,
+    Sibling,
+    VerdictResult,
+    batch_key,
+    draw_point,
+    prove,
+    seed_of,
+)
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     AuditCall,
+    ChallengeLeaf,
     CommitBatch,
     ContestSegment,
     ConvictSegment,
+    ConvictSilence,
+    Draw,
+    Ending,
     FallbackSeed,
-    FinaliseBatch,
+    FinaliseBatches,
+    OpenLeaf,
     ReturnHeld,
-    RevealPreimage,
+    RevealPreimages,
 )
 from cloud_gpu.protocol.chain_events import (
     AccusationContested,
@@ -23,8 +37,11 @@ from cloud_gpu.protocol.chain_events import (
     BatchDrawn,
     BatchFinalised,
     ChainEvent,
+    LeafChallenged,
+    LeafOpened,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import Signed, TypedData, recover
@@ -34,6 +51,8 @@ from tests.unit.verifier.builders import DEPLOYMENT, T0, digest
 
 assert DEPLOYMENT.audit is not None
 CHALLENGE, HARD_CAP = DEPLOYMENT.audit.challenge, DEPLOYMENT.audit.hard_cap
+ANSWER = DEPLOYMENT.audit.answer
+ACCUSED = BatchState.ACCUSED
 DOMAIN = DEPLOYMENT.verification_domain
 
 
@@ -57,6 +76,11 @@ class OnChain:
     accused: dict[int, int] = field(default_factory=dict)
     convicted: set[int] = field(default_factory=set)
     contested: set[int] = field(default_factory=set)
+    m: int = 0
+    asked: set[int] = field(default_factory=set)
+    open: set[int] = field(default_factory=set)
+    answer_by: int = 0
+    silent: set[int] = field(default_factory=set)
 
 
 class Verification:
@@ -77,8 +101,9 @@ class Verification:
         match call:
             case CommitBatch():
                 self._commit(call, value)
-            case RevealPreimage():
-                self._reveal(sender, call)
+            case RevealPreimages(draws=draws):
+                for draw in draws:
+                    self._reveal(sender, draw)
             case FallbackSeed():
                 batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED)
                 require(self.block > batch.commit.block + 256, "too early")
@@ -89,8 +114,15 @@ class Verification:
                 self._contest(call)
             case ConvictSegment():
                 self._convict(call)
-            case FinaliseBatch():
-                self._finalise(call)
+            case ChallengeLeaf():
+                self._challenge(sender, call)
+            case OpenLeaf():
+                self._open_leaf(call)
+            case ConvictSilence():
+                self._convict_silence(call)
+            case FinaliseBatches(endings=endings):
+                for ending in endings:
+                    self._finalise(ending)
             case ReturnHeld():
                 raise Reverted("not the module's")
 
@@ -118,7 +150,7 @@ class Verification:
         self.batches[lease, body.batch_no] = OnChain(committed, len(self.batches))
         self.events.append(committed)
 
-    def _reveal(self, sender: Address, call: RevealPreimage) -> None:
+    def _reveal(self, sender: Address, call: Draw) -> None:
         batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED)
         verifiers = DEPLOYMENT.verifiers
         require(sender == verifiers[batch.number % len(verifiers)], "not its turn")
@@ -158,10 +190,15 @@ class Verification:
         signers = {_signer(call.first), _signer(call.second)}
         require(signers == set(DEPLOYMENT.verifiers), "both verifiers")
         until = self.at + CHALLENGE
-        batch.accused[leaf.i], batch.state = until, BatchState.ACCUSED
+        batch.accused, batch.state = dict.fromkeys([*batch.accused, leaf.i], until), ACCUSED
+        opening = Opening(i=leaf.i, leaf=hashed, weight=leaf.weight, proof=call.proof)
         self.events.append(
             SegmentAccused(
-                lease=leaf.lease, batch_no=leaf.batch_no, i=leaf.i, until=until, at=self.at
+                lease=leaf.lease,
+                batch_no=leaf.batch_no,
+                until=until,
+                opening=opening,
+                at=self.at,
             )
         )
 
@@ -172,22 +209,93 @@ class Verification:
         require(said.i in batch.accused, "not accused")
         require(said.result is not VerdictResult.MISMATCH, "the same again")
         require(_signer(call.verdict) in DEPLOYMENT.verifiers, "a verifier")
+        self._require_shown(batch, call.opening, said.i)
         self._clear(batch, said.i)
         batch.contested.add(said.i)
         self.events.append(
-            AccusationContested(lease=lease, batch_no=said.batch_no, i=said.i, at=self.at)
+            AccusationContested(
+                lease=lease, batch_no=said.batch_no, i=said.i, refund=ZERO_TOKENS, at=self.at
+            )
         )
 
     def _convict(self, call: ConvictSegment) -> None:
         batch = self._batch(call.lease, call.batch_no, BatchState.ACCUSED)
-        require(call.i in batch.accused and self.at > batch.accused[call.i], "too early")
-        self._clear(batch, call.i)
-        batch.convicted.add(call.i)
+        i = call.opening.i
+        require(i in batch.accused and self.at > batch.accused[i], "too early")
+        self._require_shown(batch, call.opening, i)
+        self._clear(batch, i)
+        batch.convicted.add(i)
         self.events.append(
             SegmentConvicted(
                 lease=call.lease,
                 batch_no=call.batch_no,
-                i=call.i,
+                i=i,
+                refund=ZERO_TOKENS,
+                fine=ZERO_TOKENS,
+                bounty=ZERO_TOKENS,
+                at=self.at,
+            )
+        )
+
+    @staticmethod
+    def _require_shown(batch: OnChain, opening: Opening, i: int) -> None:
+        commit, sibling = batch.commit, Sibling(hash=opening.leaf, weight=opening.weight)
+        is_there = prove(commit.root, commit.n, i, sibling, opening.proof) is not None
+        require(opening.i == i and is_there, "the segment is shown")
+
+    def _challenge(self, sender: Address, call: ChallengeLeaf) -> None:
+        batch = self._batch(call.lease, call.batch_no, BatchState.DRAWN, BatchState.ACCUSED)
+        require(sender in DEPLOYMENT.verifiers, "a verifier")
+        require(call.j < call.m <= batch.commit.n, "a point of the batch")
+        require(call.j not in batch.asked and batch.m in (0, call.m), "once a point, one number")
+        batch.m, batch.answer_by = call.m, self.at + ANSWER
+        batch.asked.add(call.j)
+        batch.open.add(call.j)
+        self.events.append(
+            LeafChallenged(
+                lease=call.lease,
+                batch_no=call.batch_no,
+                j=call.j,
+                m=call.m,
+                until=batch.answer_by,
+                at=self.at,
+            )
+        )
+
+    def _open_leaf(self, call: OpenLeaf) -> None:
+        leaf = call.leaf
+        batch = self._batch(leaf.lease, leaf.batch_no, BatchState.DRAWN, BatchState.ACCUSED)
+        require(call.j in batch.open and self.at <= batch.answer_by, "asked for, in time")
+        hashed = leaf.hash(DEPLOYMENT.chain_id, DEPLOYMENT.verification)
+        commit, sibling = batch.commit, Sibling(hash=hashed, weight=leaf.weight)
+        start = prove(commit.root, commit.n, leaf.i, sibling, call.proof)
+        assert batch.seed is not None
+        is_at = start is not None and 0 <= draw_point(batch.seed, call.j) - start < leaf.weight
+        require(is_at, "the leaf at the point")
+        batch.open.remove(call.j)
+        self.events.append(
+            LeafOpened(
+                lease=leaf.lease,
+                batch_no=leaf.batch_no,
+                j=call.j,
+                i=leaf.i,
+                job=leaf.job,
+                result=leaf.result,
+                salt=leaf.salt,
+                at=self.at,
+            )
+        )
+
+    def _convict_silence(self, call: ConvictSilence) -> None:
+        batch = self._batch(call.lease, call.batch_no, BatchState.DRAWN, BatchState.ACCUSED)
+        require(call.j in batch.open and self.at > batch.answer_by, "asked for, too late")
+        batch.open.remove(call.j)
+        batch.silent.add(call.j)
+        self.events.append(
+            SilenceConvicted(
+                lease=call.lease,
+                batch_no=call.batch_no,
+                j=call.j,
                 refund=ZERO_TOKENS,
                 fine=ZERO_TOKENS,
                 at=self.at,
@@ -198,15 +306,17 @@ class Verification:
         del batch.accused[i]
         batch.state = BatchState.ACCUSED if batch.accused else BatchState.DRAWN
 
-    def _finalise(self, call: FinaliseBatch) -> None:
+    def _finalise(self, call: Ending) -> None:
         batch = self._batch(call.lease, call.batch_no, BatchState.COMMITTED, BatchState.DRAWN)
+        require(not batch.open, "a challenge is open")
         if call.results is None:
             require(self.at >= batch.commit.at + HARD_CAP, "before the hard cap")
             state = BatchState.FINAL_UNVERIFIED
         else:
             require(batch.state is BatchState.DRAWN, "drawn")
             self._require_results(batch, call)
-            is_whole = not call.results.payload.incomparable and not batch.convicted
+            bad = call.results.payload.incomparable or batch.convicted or batch.silent
+            is_whole = not bad
             state = BatchState.FINAL if is_whole else BatchState.PARTIAL
         batch.state = state
         self.events.append(
@@ -223,7 +333,7 @@ class Verification:
             )
         )
 
-    def _require_results(self, batch: OnChain, call: FinaliseBatch) -> None:
+    def _require_results(self, batch: OnChain, call: Ending) -> None:
         """Of the verifier whose turn it is, or late of either; what is not paid is shown."""
         assert call.results is not None
         commit, verifiers = batch.commit, DEPLOYMENT.verifiers

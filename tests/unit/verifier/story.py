@@ -14,12 +14,23 @@ from cloud_gpu.protocol.audit_messages import (
     OutlineAsked,
     OutlineGiven,
 )
-from cloud_gpu.protocol.calls import FinaliseBatch
+from cloud_gpu.protocol.calls import (
+    ChallengeLeaf,
+    ConvictSilence,
+    Draw,
+    Ending,
+    FinaliseBatches,
+    RevealPreimages,
+)
 from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
     BatchFinalised,
     ChainEvent,
+    LeafChallenged,
+    LeafOpened,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.effects import Replay, SendAudit, Transact, VerifierEffect
 from cloud_gpu.protocol.events import (
@@ -145,10 +156,28 @@ class Story:
     def called(self, kind: type[CallT]) -> list[CallT]:
         return [e.call for e in self.found(Transact) if isinstance(e.call, kind)]
 
+    @property
+    def draws(self) -> list[Draw]:
+        return [draw for call in self.called(RevealPreimages) for draw in call.draws]
+
+    @property
+    def endings(self) -> list[Ending]:
+        return [ending for call in self.called(FinaliseBatches) for ending in call.endings]
+
     def forget(self) -> Story:
         """Only what comes from now on counts."""
         self.effects.clear()
         return self
+
+    def endure(self, batch: Batch) -> Story:
+        """The chain takes every challenge; nobody answers one, and the silence is convicted."""
+        asked = {call.j: call.m for call in self.called(ChallengeLeaf)}
+        assert asked, "nothing was asked for on chain"
+        until = self.at + 20
+        self.chain(*(challenged(batch, j, m, self.at, until) for j, m in asked.items()))
+        self.wait(until + 1)
+        assert {call.j for call in self.called(ConvictSilence)} == set(asked)
+        return self.chain(*(silenced(batch, j, self.at) for j in asked))
 
     # The usual course.
 
@@ -228,8 +257,13 @@ def question(
 
 
 def accused(batch: Batch, i: int, at: int, until: int) -> SegmentAccused:
+    (opening,) = batch.outline.openings([i])
     return SegmentAccused(
-        lease=batch.lease, batch_no=batch.batch_no, i=i, until=T0 + until, at=T0 + at
+        lease=batch.lease,
+        batch_no=batch.batch_no,
+        until=T0 + until,
+        opening=opening,
+        at=T0 + at,
     )
 
 
@@ -254,13 +288,51 @@ def one() -> Batch:
 
 def incomparable(story: Story) -> list[int | None]:
     return [
-        call.results.payload.incomparable if call.results else None
-        for call in story.called(FinaliseBatch)
+        ending.results.payload.incomparable if ending.results else None for ending in story.endings
     ]
 
 
 def convicted(batch: Batch, i: int, at: int) -> SegmentConvicted:
     amount = TokenAmount(1)
     return SegmentConvicted(
-        lease=batch.lease, batch_no=0, i=i, refund=amount, fine=amount, at=T0 + at
+        lease=batch.lease,
+        batch_no=0,
+        i=i,
+        refund=amount,
+        fine=amount,
+        bounty=ZERO_TOKENS,
+        at=T0 + at,
     )
+
+
+def challenged(batch: Batch, j: int, m: int, at: int, until: int) -> LeafChallenged:
+    return LeafChallenged(lease=batch.lease, batch_no=0, j=j, m=m, until=T0 + until, at=T0 + at)
+
+
+def opened_leaf(batch: Batch, j: int, at: int) -> LeafOpened:
+    nothing = digest("not looked at")
+    return LeafOpened(
+        lease=batch.lease,
+        batch_no=0,
+        j=j,
+        i=0,
+        job=nothing,
+        result=nothing,
+        salt=nothing,
+        at=T0 + at,
+    )
+
+
+def silenced(batch: Batch, j: int, at: int) -> SilenceConvicted:
+    return SilenceConvicted(
+        lease=batch.lease,
+        batch_no=0,
+        j=j,
+        refund=TokenAmount(1),
+        fine=TokenAmount(20),
+        at=T0 + at,
+    )
+
+
+def contested(batch: Batch, i: int, at: int) -> AccusationContested:
+    return AccusationContested(lease=batch.lease, batch_no=0, i=i, refund=ZERO_TOKENS, at=T0 + at)

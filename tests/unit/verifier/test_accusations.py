@@ -13,11 +13,8 @@ from cloud_gpu.protocol.calls import (
     AccuseSegment,
     ContestSegment,
     ConvictSegment,
-    FinaliseBatch,
-    RevealPreimage,
 )
 from cloud_gpu.protocol.chain_events import (
-    AccusationContested,
     ChainReorganised,
 )
 from cloud_gpu.protocol.effects import Replay
@@ -39,6 +36,7 @@ from tests.unit.verifier.story import (
     THIRD,
     Story,
     accused,
+    contested,
     convicted,
     finalised,
     incomparable,
@@ -72,7 +70,7 @@ def test_two_equal_verdicts_accuse() -> None:
     (call,) = story.called(AccuseSegment)
     assert (call.leaf, call.proof) == (batch.leaves[0], batch.tree.proof(0))
     assert (call.first, call.second) == (verdict_of(batch, 0, FIRST, replayed=OTHER), theirs)
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
 
 
 @pytest.mark.parametrize(
@@ -97,13 +95,13 @@ def test_nobody_else_can_give_the_second_verdict() -> None:
     for signer in (FIRST, key("stranger"), node_key("accused")):
         story.opinion(verdict_of(batch, 0, signer, replayed=OTHER))
     assert not story.called(AccuseSegment)
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
 
 
 def test_without_an_opinion_in_time_nobody_is_convicted() -> None:
     batch = one()
     story = Story().until_opinion(batch).wait(63 + 239)
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
     assert incomparable(story.wait(63 + 240))[0] == 1
 
 
@@ -118,7 +116,7 @@ def test_a_difference_that_the_hard_cap_overtakes_is_inconclusive_and_not_paid()
     story = Story().commit(batch).wait(400).draw(batch).outline(batch).show(batch)
     for auditor in ("auditor-a", "auditor-b"):
         story.replayed(batch, OTHER, auditor)
-    assert not story.wait(609).called(FinaliseBatch)
+    assert not story.wait(609).endings
     assert incomparable(story.wait(610)) == [1]
 
 
@@ -132,7 +130,7 @@ def test_a_difference_that_nobody_repeated_before_the_hard_cap_is_inconclusive()
 def test_what_nobody_ran_before_the_hard_cap_is_nobodys_fault() -> None:
     batch = one()
     story = Story().commit(batch).wait(500).draw(batch).outline(batch).show(batch)
-    assert not story.wait(659).called(FinaliseBatch)
+    assert not story.wait(659).endings
     assert incomparable(story.wait(660)) == [None]
 
 
@@ -142,8 +140,8 @@ def test_conviction_waits_for_the_challenge_window() -> None:
     until = story.at + 10
     assert not story.wait(until).called(ConvictSegment)
     (call,) = story.wait(until + 1).called(ConvictSegment)
-    assert (call.lease, call.batch_no, call.i) == (batch.lease, 0, 0)
-    assert not story.called(FinaliseBatch)
+    assert (call.lease, call.batch_no, call.opening.i) == (batch.lease, 0, 0)
+    assert not story.endings
 
 
 def test_after_a_conviction_the_rest_is_finalised() -> None:
@@ -155,7 +153,7 @@ def test_after_a_conviction_the_rest_is_finalised() -> None:
     story.opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
     assert story.called(AccuseSegment)
     story.chain(accused(batch, 0, story.at, story.at + 10)).wait(story.at + 11)
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
     story.chain(convicted(batch, 0, story.at))
     assert incomparable(story) == [0]
 
@@ -163,7 +161,7 @@ def test_after_a_conviction_the_rest_is_finalised() -> None:
 def test_a_contested_accusation_is_inconclusive() -> None:
     batch = one()
     story = accusing(batch)
-    story.chain(AccusationContested(lease=batch.lease, batch_no=0, i=0, at=T0 + story.at))
+    story.chain(contested(batch, 0, story.at))
     assert incomparable(story) == [1]
 
 
@@ -202,7 +200,7 @@ def test_a_restarted_verifier_acts_on_nothing_that_is_history() -> None:
     assert not story.effects
     story.at = 450
     story.chain(finalised(batch, BatchState.FINAL, 450)).wait(501)
-    assert not story.called(RevealPreimage)
+    assert not story.draws
 
 
 def test_a_restarted_verifier_sees_its_accusation_through() -> None:
@@ -220,7 +218,7 @@ def test_an_accusation_of_a_verifier_that_died_is_seen_through_though_the_node_v
     story.chain(accused(batch, 0, 70, 80)).wait(359)
     assert not story.called(ConvictSegment)
     (call, *_) = story.wait(360).called(ConvictSegment)
-    assert (call.lease, call.batch_no, call.i) == (batch.lease, 0, 0)
+    assert (call.lease, call.batch_no, call.opening.i) == (batch.lease, 0, 0)
     story.chain(convicted(batch, 0, 361)).wait(420)
     assert incomparable(story)[0] == 0
 
@@ -230,6 +228,7 @@ def test_a_convicted_segment_is_not_charged_twice_to_a_silent_node() -> None:
     story = Story().commit(batch).draw(batch).chain(accused(batch, 1, 70, 78))
     story.at = 79
     story.chain(convicted(batch, 1, 79)).wait(120)
+    story.endure(batch)
     assert incomparable(story)[0] == 0b01
 
 
@@ -237,7 +236,7 @@ def test_a_batch_in_a_replaced_block_is_forgotten() -> None:
     batch = one()
     story = Story().commit(batch, at=60)
     story.tell(ChainReorganised(block=59)).forget().wait(70)
-    assert not story.called(RevealPreimage)
+    assert not story.draws
 
 
 def test_another_seed_after_a_reorganisation_is_another_draw() -> None:
@@ -249,7 +248,7 @@ def test_another_seed_after_a_reorganisation_is_another_draw() -> None:
     story.chain(batch.drawn("another", at=T0 + story.at)).outline(batch)
     after = {message.request.body.i for message in story.said(EvidenceAsked)}
     assert before == after == set(range(60))  # a new provider: all of them
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
 
 
 def test_trust_lowers_the_number_of_audits() -> None:
@@ -262,3 +261,29 @@ def test_trust_lowers_the_number_of_audits() -> None:
     asked = {message.request.body.i for message in story.said(EvidenceAsked)}
     assert 0 in asked  # no record says that it passed with this image
     assert len(asked) <= 2  # a new provider's would be ten
+
+
+# After an end without results.
+
+
+def test_what_two_verifiers_agreed_on_is_accused_though_the_hard_cap_was_faster() -> None:
+    batch = one()
+    story = Story().until_opinion(batch).opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
+    assert story.called(AccuseSegment)
+    story.at = 661
+    story.chain(finalised(batch, BatchState.FINAL_UNVERIFIED, 661)).forget().wait(800)
+    assert story.called(AccuseSegment)
+    story.chain(accused(batch, 0, 800, 810)).forget().wait(811)
+    (convict,) = story.called(ConvictSegment)
+    assert convict.opening == batch.outline.openings([0])[0]
+    story.chain(convicted(batch, 0, 811)).forget().wait(1_000)
+    assert not story.effects
+
+
+def test_a_late_accusation_ends_with_its_window() -> None:
+    batch = one()
+    story = Story().until_opinion(batch).opinion(verdict_of(batch, 0, SECOND, replayed=OTHER))
+    story.at = 661
+    story.chain(finalised(batch, BatchState.FINAL_UNVERIFIED, 661))
+    story.wait(1_261).forget().wait(2_000)
+    assert not story.called(AccuseSegment)

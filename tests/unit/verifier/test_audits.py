@@ -18,9 +18,8 @@ from cloud_gpu.protocol.audit_messages import (
 )
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
+    ChallengeLeaf,
     FallbackSeed,
-    FinaliseBatch,
-    RevealPreimage,
 )
 from cloud_gpu.protocol.effects import PublishRecord, Replay
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -45,10 +44,12 @@ from tests.unit.verifier.story import (
     RIGHT,
     THIRD,
     Story,
+    challenged,
     convicted,
     finalised,
     incomparable,
     one,
+    opened_leaf,
     preimages,
 )
 from verifier.audit import AUDIT_TABLE, Stage, Step
@@ -72,9 +73,9 @@ def test_every_stage_can_be_decided_and_is_reached() -> None:
 
 def test_the_preimage_is_revealed_two_blocks_after_the_commitment() -> None:
     story = Story().commit(one(), at=60)
-    assert not story.called(RevealPreimage)
-    assert not story.wait(61).called(RevealPreimage)
-    reveals = story.wait(62).called(RevealPreimage)
+    assert not story.draws
+    assert not story.wait(61).draws
+    reveals = story.wait(62).draws
     assert [call.preimage for call in reveals] == [preimages(FIRST).at(0)]
 
 
@@ -85,11 +86,11 @@ def test_verifiers_take_turns_by_commitment_and_each_has_its_own_chain() -> None
         for batch in batches:
             story.commit(batch, at=60)
         story.wait(63)
-    assert [(c.lease, c.preimage) for c in first.called(RevealPreimage)] == [
+    assert [(c.lease, c.preimage) for c in first.draws] == [
         (batches[0].lease, preimages(FIRST).at(0)),
         (batches[2].lease, preimages(FIRST).at(1)),
     ]
-    assert [(c.lease, c.preimage) for c in second.called(RevealPreimage)] == [
+    assert [(c.lease, c.preimage) for c in second.draws] == [
         (batches[1].lease, preimages(SECOND).at(0)),
         (batches[3].lease, preimages(SECOND).at(1)),
     ]
@@ -97,7 +98,7 @@ def test_verifiers_take_turns_by_commitment_and_each_has_its_own_chain() -> None
 
 def test_a_reveal_that_did_not_arrive_is_repeated() -> None:
     story = Story().commit(one(), at=60).wait(62).wait(100)
-    assert 2 <= len(story.called(RevealPreimage)) <= 5
+    assert 2 <= len(story.draws) <= 5
 
 
 def test_after_257_blocks_the_seed_comes_from_the_chain_alone() -> None:
@@ -109,7 +110,7 @@ def test_after_257_blocks_the_seed_comes_from_the_chain_alone() -> None:
 def test_the_other_verifier_leaves_a_batch_that_is_not_its_turn_alone() -> None:
     batch = one()
     story = Story(SECOND).commit(batch).draw(batch).wait(200)
-    assert not story.called(RevealPreimage)
+    assert not story.draws
     assert not story.said(OutlineAsked)
 
 
@@ -149,18 +150,11 @@ def test_a_false_outline_is_not_taken() -> None:
     assert story.outline(batch).said(EvidenceAsked)
 
 
-def test_a_node_that_never_outlines_its_batch_is_paid_nothing_of_it() -> None:
-    batch = Batch("accused", [Work(number=i + 1) for i in range(4)])
-    story = Story().commit(batch).draw(batch).wait(92)
-    assert not story.called(FinaliseBatch)
-    assert incomparable(story.wait(95))[0] == 0b1111
-
-
 def test_a_node_that_nobody_ever_heard_of_is_not_blamed() -> None:
     """Its adverts did not reach this verifier: that is no silence of the node's."""
     batch = Batch("unheard", [Work()])
     story = Story(providers=("auditor-a",)).commit(batch).draw(batch).wait(500)
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
     assert incomparable(story.wait(700))[0] is None
 
 
@@ -170,8 +164,12 @@ def test_a_node_that_shows_no_evidence_costs_itself_that_segment() -> None:
     refusal = Rejection(reason=RejectReason.UNKNOWN_JOB)
     refused = EvidenceRefused(lease=batch.lease, batch_no=0, i=0, rejection=refusal)
     story.say(refused).show(batch, 1).replayed(batch, RIGHT, i=1).wait(120)
+    # Only what lies under a point can be asked for on chain.
+    asked = story.called(ChallengeLeaf)
+    story.chain(*(challenged(batch, call.j, call.m, 120, 140) for call in asked[:1]))
+    story.chain(*(opened_leaf(batch, call.j, 121) for call in asked[:1])).wait(125)
     assert incomparable(story)[0] == 0b01
-    assert story.called(FinaliseBatch)[0].openings == batch.outline.openings([0])
+    assert story.endings[0].openings == batch.outline.openings([0])
     assert not story.called(AccuseSegment)
 
 
@@ -262,7 +260,7 @@ def test_what_re_executions_say_together(
     asked = [message.replayed for message in story.said(OpinionAsked)]
     if isinstance(end, ResultContent):
         assert asked[0] == end
-        assert not story.called(FinaliseBatch)
+        assert not story.endings
     else:
         assert not asked
         assert incomparable(story) == [0 if end == "match" else 1]
@@ -271,7 +269,7 @@ def test_what_re_executions_say_together(
 def test_what_the_accused_ran_itself_does_not_count() -> None:
     batch = one()
     story = Story().until_replay(batch).replayed(batch, RIGHT, "accused")
-    assert not story.called(FinaliseBatch)
+    assert not story.endings
     assert len(story.wait(story.at + 1).found(Replay)) == 2
 
 
@@ -310,13 +308,14 @@ def test_a_segment_that_nobody_can_repeat_is_paid_unverified_at_the_hard_cap() -
     for _ in range(3):
         story.replayed(batch, None).wait(story.at + 1)
     assert len(story.found(Replay)) == 3
-    assert not story.wait(600).called(FinaliseBatch)
+    assert not story.wait(600).endings
     assert incomparable(story.wait(660))[0] is None
 
 
 def test_who_was_convicted_of_late_audits_nobody() -> None:
     past, batch = Batch("auditor-a", [Work()]), one()
-    story = Story().commit(past).chain(convicted(past, 0, 60))
+    story = Story().commit(past)
+    story.chain(past.drawn(at=T0 + 60), convicted(past, 0, 60))
     filler = Batch("auditor-b", [Work()])  # so that it is this verifier's turn again
     story.commit(filler).until_replay(batch)
     (replay,) = story.found(Replay)

@@ -125,7 +125,13 @@ def test_forged_evidence_is_named() -> None:
 def test_a_conviction_needs_two_equal_verdicts_in_the_record() -> None:
     i = honest().drawn[0]
     convicted = SegmentConvicted(
-        lease=BATCH.lease, batch_no=0, i=i, refund=ZERO_TOKENS, fine=ZERO_TOKENS, at=T0 + 70
+        lease=BATCH.lease,
+        batch_no=0,
+        i=i,
+        refund=ZERO_TOKENS,
+        fine=ZERO_TOKENS,
+        bounty=ZERO_TOKENS,
+        at=T0 + 70,
     )
     both = (verdict_of(BATCH, i, FIRST), verdict_of(BATCH, i, SECOND))
     assert bad(replace(honest(), verdicts=both), convicted) == []

@@ -6,7 +6,6 @@ import pytest
 
 from cloud_gpu.protocol.audit import BatchState
 from cloud_gpu.protocol.chain_events import (
-    AccusationContested,
     ChainReorganised,
     MachineRetired,
     SegmentConvicted,
@@ -26,7 +25,7 @@ from tests.unit.verifier.builders import (
     opened,
     world_events,
 )
-from tests.unit.verifier.story import accused, finalised
+from tests.unit.verifier.story import accused, contested, finalised
 from verifier.ledger import PROBATION_SEGMENTS, Ledger
 
 
@@ -43,7 +42,13 @@ def started(*batches: Batch) -> Ledger:
 
 def convicted(batch: Batch, i: int) -> SegmentConvicted:
     return SegmentConvicted(
-        lease=batch.lease, batch_no=0, i=i, refund=ZERO_TOKENS, fine=ZERO_TOKENS, at=T0 + 70
+        lease=batch.lease,
+        batch_no=0,
+        i=i,
+        refund=ZERO_TOKENS,
+        fine=ZERO_TOKENS,
+        bounty=ZERO_TOKENS,
+        at=T0 + 70,
     )
 
 
@@ -55,7 +60,7 @@ def test_a_batch_goes_through_its_life() -> None:
         batch.drawn(),
         accused(batch, 0, 65, 75),
         accused(batch, 1, 66, 76),
-        AccusationContested(lease=batch.lease, batch_no=0, i=1, at=T0 + 70),
+        contested(batch, 1, 70),
         convicted(batch, 0),
         finalised(batch, BatchState.PARTIAL, 80),
     ):

@@ -138,6 +138,7 @@ class Payout(Row, frozen=True):
     audits: Address
     audit_pay: int
     burnt: int
+    unlock: int
 
 
 class Product(Row, frozen=True):
@@ -165,16 +166,29 @@ class SignedMatch(Row, frozen=True):
     bid_signature: bytes
 
 
+class Slash(Row, frozen=True):
+    buyer_id: int
+    from_batch: int
+    from_bond: int
+    fine: int
+    unlock: int
+    bounty: int
+    audits: Address
+    bar: bool
+
+
 class SlashBondAnswer(Row, frozen=True):
     refunded: int
-    burnt: int
+    fine: int
+    bounty: int
 
 
 class TakeHeldAnswer(Row, frozen=True):
     amount: int
-    audit: int
+    audit_bps: int
     buyer_id: int
     market_id: int
+    units: int
 
 
 class Voucher(Row, frozen=True):
@@ -426,6 +440,10 @@ def held_of(provider: Address, index: int, seq: int) -> Call[Held]:
     )
 
 
+def is_barred(provider: Address) -> Call[bool]:
+    return Call(_CONTRACT, "isBarred", (provider,), Call.alone)
+
+
 def lease_of(provider: Address, index: int, seq: int) -> Call[Lease]:
     return Call(
         _CONTRACT,
@@ -436,18 +454,6 @@ def lease_of(provider: Address, index: int, seq: int) -> Call[Lease]:
             seq,
         ),
         Lease.of,
-    )
-
-
-def lock_bond(key: bytes, amount: int) -> Call[int]:
-    return Call(
-        _CONTRACT,
-        "lockBond",
-        (
-            key,
-            amount,
-        ),
-        Call.alone,
     )
 
 
@@ -701,15 +707,13 @@ def settle_batch(vouchers: tuple[Voucher, ...], signatures: tuple[bytes, ...]) -
     )
 
 
-def slash_bond(key: bytes, buyer_id: int, refund: int, fine: int) -> Call[SlashBondAnswer]:
+def slash_bond(key: bytes, slash: Slash) -> Call[SlashBondAnswer]:
     return Call(
         _CONTRACT,
         "slashBond",
         (
             key,
-            buyer_id,
-            refund,
-            fine,
+            slash,
         ),
         SlashBondAnswer,
     )
@@ -740,7 +744,9 @@ def take_cash(account: Address, amount: int) -> Call[None]:
     )
 
 
-def take_held(key: bytes, seq: int, batch_no: int) -> Call[TakeHeldAnswer]:
+def take_held(
+    key: bytes, seq: int, batch_no: int, signer: Address, times: int
+) -> Call[TakeHeldAnswer]:
     return Call(
         _CONTRACT,
         "takeHeld",
@@ -748,6 +754,8 @@ def take_held(key: bytes, seq: int, batch_no: int) -> Call[TakeHeldAnswer]:
             key,
             seq,
             batch_no,
+            signer,
+            times,
         ),
         TakeHeldAnswer,
     )
@@ -755,18 +763,6 @@ def take_held(key: bytes, seq: int, batch_no: int) -> Call[TakeHeldAnswer]:
 
 def token() -> Call[Address]:
     return Call(_CONTRACT, "token", (), Call.alone)
-
-
-def unlock_bond(key: bytes, amount: int) -> Call[None]:
-    return Call(
-        _CONTRACT,
-        "unlockBond",
-        (
-            key,
-            amount,
-        ),
-        Call.nothing,
-    )
 
 
 def unpause(index: int) -> Call[None]:

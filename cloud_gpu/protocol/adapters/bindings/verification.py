@@ -14,6 +14,7 @@ class AuditWindows(Row, frozen=True):
     challenge: int
     hard_cap: int
     late_slash: int
+    answer: int
 
 
 class Batch(Row, frozen=True):
@@ -30,6 +31,16 @@ class Batch(Row, frozen=True):
     committed_at: int
     accused: int
     settled: int
+    challenged: int
+    silent: int
+    answer_by: int
+
+
+class BatchId(Row, frozen=True):
+    provider: Address
+    index: int
+    seq: int
+    batch_no: int
 
 
 class Commit(Row, frozen=True):
@@ -49,6 +60,12 @@ class Eip712DomainAnswer(Row, frozen=True):
     verifying_contract: Address
     salt: bytes
     extensions: tuple[int, ...]
+
+
+class Ending(Row, frozen=True):
+    results: Results
+    openings: tuple[Opening, ...]
+    signature: bytes
 
 
 class HeadOfAnswer(Row, frozen=True):
@@ -148,6 +165,22 @@ def batch_of(provider: Address, index: int, seq: int, batch_no: int) -> Call[Bat
     )
 
 
+def challenge(provider: Address, index: int, seq: int, batch_no: int, j: int, m: int) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "challenge",
+        (
+            provider,
+            index,
+            seq,
+            batch_no,
+            j,
+            m,
+        ),
+        Call.nothing,
+    )
+
+
 def commit_batch(commit: Commit, signature: bytes) -> Call[None]:
     return Call(
         _CONTRACT,
@@ -160,19 +193,20 @@ def commit_batch(commit: Commit, signature: bytes) -> Call[None]:
     )
 
 
-def contest(verdict: Verdict, signature: bytes) -> Call[None]:
+def contest(verdict: Verdict, signature: bytes, opening: Opening) -> Call[None]:
     return Call(
         _CONTRACT,
         "contest",
         (
             verdict,
             signature,
+            opening,
         ),
         Call.nothing,
     )
 
 
-def convict(provider: Address, index: int, seq: int, batch_no: int, i: int) -> Call[None]:
+def convict(provider: Address, index: int, seq: int, batch_no: int, opening: Opening) -> Call[None]:
     return Call(
         _CONTRACT,
         "convict",
@@ -181,7 +215,22 @@ def convict(provider: Address, index: int, seq: int, batch_no: int, i: int) -> C
             index,
             seq,
             batch_no,
-            i,
+            opening,
+        ),
+        Call.nothing,
+    )
+
+
+def convict_silent(provider: Address, index: int, seq: int, batch_no: int, j: int) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "convictSilent",
+        (
+            provider,
+            index,
+            seq,
+            batch_no,
+            j,
         ),
         Call.nothing,
     )
@@ -205,17 +254,8 @@ def fallback_seed(provider: Address, index: int, seq: int, batch_no: int) -> Cal
     )
 
 
-def finalize(results: Results, openings: tuple[Opening, ...], signature: bytes) -> Call[None]:
-    return Call(
-        _CONTRACT,
-        "finalize",
-        (
-            results,
-            openings,
-            signature,
-        ),
-        Call.nothing,
-    )
+def finalize(endings: tuple[Ending, ...]) -> Call[None]:
+    return Call(_CONTRACT, "finalize", (endings,), Call.nothing)
 
 
 def head_of(verifier: int) -> Call[HeadOfAnswer]:
@@ -226,16 +266,26 @@ def lease_book() -> Call[Address]:
     return Call(_CONTRACT, "leaseBook", (), Call.alone)
 
 
-def reveal(provider: Address, index: int, seq: int, batch_no: int, preimage: bytes) -> Call[None]:
+def open_leaf(j: int, leaf: Leaf, proof: tuple[Sibling, ...]) -> Call[None]:
+    return Call(
+        _CONTRACT,
+        "openLeaf",
+        (
+            j,
+            leaf,
+            proof,
+        ),
+        Call.nothing,
+    )
+
+
+def reveal(batches: tuple[BatchId, ...], preimages: tuple[bytes, ...]) -> Call[None]:
     return Call(
         _CONTRACT,
         "reveal",
         (
-            provider,
-            index,
-            seq,
-            batch_no,
-            preimage,
+            batches,
+            preimages,
         ),
         Call.nothing,
     )

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBook} from "../../../src/interfaces/ILeaseBook.sol";
-import {Batch, BatchState, Held, Opening, VerdictResult} from "../../../src/types/Audits.sol";
+import {Batch, BatchState, Held, Opening, Sibling, VerdictResult} from "../../../src/types/Audits.sol";
 import {Status} from "../../../src/types/Lifecycle.sol";
 import {Accept, Ask, Bid, Ready, Voucher} from "../../../src/types/Orders.sol";
 import {Lease, Machine} from "../../../src/types/Rows.sol";
@@ -20,6 +20,8 @@ contract AuditHandler is AuditFixture {
     Named[] internal _pending;
     Named[] internal _late;
     mapping(string call => uint256) public calls;
+    mapping(uint24 seq => address) private buyerOf;
+    address private lastConvicted;
     /// Whole units of the bond that slashes took.
     uint256 public bondGone;
 
@@ -48,6 +50,7 @@ contract AuditHandler is AuditFixture {
             return;
         }
         ++calls["open"];
+        buyerOf[ask.seq] = bid.buyer;
         Ready memory ready = _readyOf(provider, INDEX, ask.seq);
         Accept memory accepted = Accept(provider, INDEX, ask.seq, uint32(block.timestamp));
         bytes memory signature = _signAccept(bid.buyer, accepted);
@@ -101,6 +104,7 @@ contract AuditHandler is AuditFixture {
         Held memory held = _heldOf(seq);
         bool late = held.endedAt != 0 && block.timestamp > held.endedAt + COMMIT_WINDOW;
         uint256 free = _bond() * 1e6 - _locked();
+        if (book.isBarred(provider)) return;
         if (late || free < uint256(held.amount) * 7 + 1e6) return;
         _commitWith(seq, held.nextBatchNo);
         _pending.push(Named(seq, held.nextBatchNo));
@@ -135,9 +139,58 @@ contract AuditHandler is AuditFixture {
         if (block.number < batch.blockNumber + 2) vm.roll(batch.blockNumber + 2);
         if (block.number > batch.blockNumber + 256 || batch.number / 2 >= CHAIN_LENGTH) return;
         vm.setBlockhash(batch.blockNumber + 1, keccak256(abi.encode(batch.blockNumber)));
-        module.reveal(provider, INDEX, _pending[k].seq, _pending[k].batchNo, _preimageFor(batch.number));
+        _reveal(_pending[k].seq, _pending[k].batchNo, _preimageFor(batch.number));
         ++calls["draw"];
         if (seed % 3 != 0) accuse(seed / 3);
+        else if (seed % 2 != 0) challenge(seed / 3);
+    }
+
+    function challenge(uint256 seed) public {
+        (bool found, uint256 k) = _pick(seed, BatchState.DRAWN);
+        if (!found || block.timestamp > _batchAt(k).committedAt + HARD_CAP) return;
+        Named memory named = _pending[k];
+        uint16 j = uint16(seed % 3);
+        vm.prank(verifier[seed % 2]);
+        try module.challenge(provider, INDEX, named.seq, named.batchNo, j, 3) {
+            ++calls["challenge"];
+        } catch {
+            return; // asked for before
+        }
+        if (seed % 4 < 3) answer(seed / 4);
+    }
+
+    /// @dev Shows a leaf that is asked for, or lets the time pass and convicts.
+    function answer(uint256 seed) public {
+        (bool found, uint256 k) = _pickChallenged(seed);
+        if (!found) return;
+        Named memory named = _pending[k];
+        Batch memory batch = _batchAt(k);
+        uint16 j;
+        while (batch.challenged & (1 << j) == 0) ++j;
+        if (block.timestamp <= batch.answerBy && seed % 2 == 0) {
+            uint16 i = _segmentAt(batch.seed, j);
+            (, Sibling[] memory proof) = _tree(named.seq, named.batchNo, i);
+            module.openLeaf(j, _leaf(named.seq, named.batchNo, i), proof);
+            ++calls["openLeaf"];
+        } else {
+            if (block.timestamp <= batch.answerBy) vm.warp(batch.answerBy + 1);
+            _convictSilent(named, j);
+            ++calls["convictSilent"];
+        }
+    }
+
+    function _convictSilent(Named memory named, uint16 j) private {
+        uint256 bond = _bond();
+        module.convictSilent(provider, INDEX, named.seq, named.batchNo, j);
+        bondGone += bond - _bond();
+    }
+
+    function _pickChallenged(uint256 seed) private view returns (bool, uint256 k) {
+        for (uint256 step; step < _pending.length; ++step) {
+            k = (seed % _pending.length + step) % _pending.length;
+            if (_batchAt(k).challenged != 0) return (true, k);
+        }
+        return (false, 0);
     }
 
     function accuse(uint256 seed) public {
@@ -145,9 +198,17 @@ contract AuditHandler is AuditFixture {
         if (!found || block.timestamp > _batchAt(k).committedAt + HARD_CAP) return;
         uint16 i = uint16(seed % 3);
         if ((_batchAt(k).settled | _batchAt(k).accused) & (1 << i) != 0) return;
+        if (_isSilent(_batchAt(k), i)) return;
         _accuse(_pending[k].seq, _pending[k].batchNo, i);
         ++calls["accuse"];
         if (seed % 2 == 0) judge(seed / 2);
+    }
+
+    function _isSilent(Batch memory batch, uint16 i) private view returns (bool) {
+        for (uint16 j; j < 3; ++j) {
+            if (batch.silent & (1 << j) != 0 && _segmentAt(batch.seed, j) == i) return true;
+        }
+        return false;
     }
 
     function judge(uint256 seed) public {
@@ -156,21 +217,36 @@ contract AuditHandler is AuditFixture {
         Named memory named = _pending[k];
         uint16 i;
         while (_batchAt(k).accused & (1 << i) == 0) ++i;
-        uint256 bond = _bond();
-        if (seed % 2 == 0) {
+        if (seed % 2 == 0 && _mayConvict(named.seq, seed)) {
             skip(CHALLENGE + 1);
-            _convict(named.seq, named.batchNo, i);
-            bondGone += bond - _bond();
-            ++calls["convict"];
+            _convictAt(k, i);
         } else {
             // Too late to contest, it is convicted.
             try this.contestNow(named.seq, named.batchNo, i) {
                 ++calls["contest"];
             } catch {
-                _convict(named.seq, named.batchNo, i);
-                bondGone += bond - _bond();
+                _convictAt(k, i);
             }
         }
+    }
+
+    /// @dev Fraud bars the only provider for good, so most of it is left to few sequences.
+    function _mayConvict(uint24 seq, uint256 seed) private view returns (bool) {
+        address last = lastConvicted;
+        return last == address(0) || last == buyerOf[seq] || seed % 16 == 0;
+    }
+
+    function _convictAt(uint256 k, uint16 i) private {
+        Named memory named = _pending[k];
+        uint256 bond = _bond();
+        _convict(named.seq, named.batchNo, i);
+        bondGone += bond - _bond();
+        lastConvicted = buyerOf[named.seq];
+        ++calls["convict"];
+        if (_batchAt(k).state != BatchState.SLASHED) return;
+        ++calls["fraud"];
+        assertTrue(book.isBarred(provider));
+        _forget(k);
     }
 
     function contestNow(uint24 seq, uint16 batchNo, uint16 i) external {
@@ -180,7 +256,7 @@ contract AuditHandler is AuditFixture {
 
     function finalize(uint256 seed) external {
         (bool found, uint256 k) = _pick(seed, BatchState.DRAWN);
-        if (!found) return;
+        if (!found || _batchAt(k).challenged != 0) return;
         uint128 bits = uint128((seed >> 8) % 8);
         _finalize(_pending[k].seq, _pending[k].batchNo, bits, _shown(k, bits));
         _forget(k);
@@ -204,6 +280,7 @@ contract AuditHandler is AuditFixture {
         (bool found, uint256 k) = _pick(seed, seed % 2 == 0 ? BatchState.COMMITTED : BatchState.DRAWN);
         if (!found || seed % 3 != 0) return;
         Named memory named = _pending[k];
+        if (_batchAt(k).challenged != 0) return;
         uint256 opensAt = _batchAt(k).committedAt + HARD_CAP;
         if (block.timestamp < opensAt) vm.warp(opensAt);
         _finalizeUnverified(named.seq, named.batchNo);
@@ -218,10 +295,12 @@ contract AuditHandler is AuditFixture {
         Batch memory batch = _batch(named.seq, named.batchNo);
         uint16 i = uint16(seed % 3);
         bool late = block.timestamp > batch.committedAt + HARD_CAP + LATE_SLASH;
-        if (late || (batch.accused | batch.settled) & (1 << i) != 0) return;
+        if (late || (batch.accused | batch.settled) & (1 << i) != 0 || _isSilent(batch, i)) return;
+        if (batch.state == BatchState.SLASHED || !_mayConvict(named.seq, seed / 3)) return;
         uint256 bond = _bond();
         _punish(named.seq, named.batchNo, i);
         bondGone += bond - _bond();
+        lastConvicted = buyerOf[named.seq];
         ++calls["convictLate"];
     }
 
@@ -297,7 +376,13 @@ contract AuditHandler is AuditFixture {
         while (_pending.length != 0) {
             Named memory named = _pending[0];
             for (uint16 i; i < 3; ++i) {
-                if (_batchAt(0).accused & (1 << i) != 0) _convict(named.seq, named.batchNo, i);
+                if (_batchAt(0).challenged & (1 << i) != 0) _convictSilent(named, i);
+            }
+            // The first may be fraud; what else is accused is void then.
+            for (uint16 i; i < 3; ++i) {
+                if (_batchAt(0).state == BatchState.ACCUSED && _batchAt(0).accused & (1 << i) != 0) {
+                    _convict(named.seq, named.batchNo, i);
+                }
             }
             _finalizeUnverified(named.seq, named.batchNo);
             _forget(0);

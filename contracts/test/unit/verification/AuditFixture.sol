@@ -7,8 +7,10 @@ import {AuditLib} from "../../../src/libraries/AuditLib.sol";
 import {
     AuditWindows,
     Batch,
+    BatchId,
     BatchState,
     Commit,
+    Ending,
     Leaf,
     Opening,
     Results,
@@ -30,8 +32,9 @@ abstract contract AuditFixture is Fixture {
     uint32 internal constant CHALLENGE = 24 hours;
     uint32 internal constant HARD_CAP = 24 hours;
     uint32 internal constant LATE_SLASH = 7 days;
+    uint32 internal constant ANSWER = 900;
     uint16 internal constant AUDIT_BPS = 700;
-    uint256 internal constant CHAIN_LENGTH = 8;
+    uint256 internal constant CHAIN_LENGTH = 32;
     bytes32 internal constant BLOCK_HASH = keccak256("the block after the commitment");
     address internal constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
@@ -70,7 +73,7 @@ abstract contract AuditFixture is Fixture {
     }
 
     function _windows() internal pure returns (AuditWindows memory) {
-        return AuditWindows({challenge: CHALLENGE, hardCap: HARD_CAP, lateSlash: LATE_SLASH});
+        return AuditWindows({challenge: CHALLENGE, hardCap: HARD_CAP, lateSlash: LATE_SLASH, answer: ANSWER});
     }
 
     /// @dev Element `steps` of a verifier's chain, counted from its secret end.
@@ -190,6 +193,14 @@ abstract contract AuditFixture is Fixture {
         (, opening.proof) = _tree(seq, batchNo, i);
     }
 
+    /// @dev The segment under point j of a seed.
+    function _segmentAt(bytes32 seed, uint256 j) internal view returns (uint16 i) {
+        uint256 point = AuditLib.drawPoint(seed, j);
+        for (uint256 end = weights[0]; point >= end; end += weights[i]) {
+            ++i;
+        }
+    }
+
     // ---------------------------------------------------------------------------------------------- what they sign
 
     function _signAudit(address signer, bytes32 structHash) internal view returns (bytes memory) {
@@ -258,7 +269,14 @@ abstract contract AuditFixture is Fixture {
 
     function _drawBatch(uint24 seq, uint16 batchNo) internal {
         _rollToReveal(seq, batchNo);
-        module.reveal(provider, INDEX, seq, batchNo, _preimageFor(_batch(seq, batchNo).number));
+        _reveal(seq, batchNo, _preimageFor(_batch(seq, batchNo).number));
+    }
+
+    function _reveal(uint24 seq, uint16 batchNo, bytes32 preimage) internal {
+        BatchId[] memory ids = new BatchId[](1);
+        bytes32[] memory preimages = new bytes32[](1);
+        (ids[0], preimages[0]) = (BatchId(provider, INDEX, seq, batchNo), preimage);
+        module.reveal(ids, preimages);
     }
 
     /// @dev A drawn batch 0 of an ended lease that paid `value`.
@@ -276,7 +294,7 @@ abstract contract AuditFixture is Fixture {
     }
 
     function _convict(uint24 seq, uint16 batchNo, uint16 i) internal {
-        module.convict(provider, INDEX, seq, batchNo, i);
+        module.convict(provider, INDEX, seq, batchNo, _opening(seq, batchNo, i));
     }
 
     /// @dev Accused, never contested, convicted.
@@ -288,14 +306,14 @@ abstract contract AuditFixture is Fixture {
 
     function _contest(uint24 seq, uint16 batchNo, uint16 i, VerdictResult result) internal {
         Verdict memory verdict = _verdict(seq, batchNo, i, result);
-        module.contest(verdict, _signVerdict(verifier[1], verdict));
+        module.contest(verdict, _signVerdict(verifier[1], verdict), _opening(seq, batchNo, i));
     }
 
     /// @dev Ends a batch with the results of the verifier whose turn it is.
     function _finalize(uint24 seq, uint16 batchNo, uint128 incomparable, Opening[] memory openings) internal {
         Results memory results = _results(seq, batchNo, incomparable);
         address signer = verifier[_batch(seq, batchNo).number % 2];
-        module.finalize(results, openings, _signResults(signer, results));
+        _end(results, openings, _signResults(signer, results));
     }
 
     function _finalizeClean(uint24 seq, uint16 batchNo) internal {
@@ -303,7 +321,13 @@ abstract contract AuditFixture is Fixture {
     }
 
     function _finalizeUnverified(uint24 seq, uint16 batchNo) internal {
-        module.finalize(_results(seq, batchNo, 0), new Opening[](0), "");
+        _end(_results(seq, batchNo, 0), new Opening[](0), "");
+    }
+
+    function _end(Results memory results, Opening[] memory openings, bytes memory signature) internal {
+        Ending[] memory endings = new Ending[](1);
+        endings[0] = Ending(results, openings, signature);
+        module.finalize(endings);
     }
 
     // ---------------------------------------------------------------------------------------------- what they see

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IVerification} from "../../../src/interfaces/IVerification.sol";
-import {BatchState} from "../../../src/types/Audits.sol";
+import {BatchId, BatchState} from "../../../src/types/Audits.sol";
 import {AuditFixture} from "./AuditFixture.sol";
 
 /// @dev EIP-2935's contract, as far as it is asked: a hash for numbers it still has, a revert for the rest.
@@ -18,7 +18,7 @@ contract History {
 
 contract Draw is AuditFixture {
     function _reveal(uint24 seq, bytes32 preimage) private {
-        module.reveal(provider, INDEX, seq, 0, preimage);
+        _reveal(seq, 0, preimage);
     }
 
     function _fallback(uint24 seq) private {
@@ -57,10 +57,31 @@ contract Draw is AuditFixture {
         uint24 seq = _endedWith(1e6);
         vm.expectRevert(_wrongState(BatchState.NONE));
         _reveal(seq, _preimageFor(0));
-        _commitBatch(seq, 0);
-        _drawBatch(seq, 0);
-        vm.expectRevert(_wrongState(BatchState.DRAWN));
-        _reveal(seq, _preimageFor(0));
+    }
+
+    /// @dev Somebody was faster with one of them: the others are drawn all the same.
+    function test_reveal_whenOneIsDrawnAlready_thenLeavesItOut() external {
+        (uint24 first, uint24 second, uint24 third) = (_committed(), _committed(), _committed());
+        _drawBatch(first, 0);
+        bytes32 seed = _batch(first, 0).seed;
+        _rollToReveal(third, 0);
+        vm.setBlockhash(_batch(second, 0).blockNumber + 1, BLOCK_HASH);
+        BatchId[] memory ids = new BatchId[](3);
+        bytes32[] memory preimages = new bytes32[](3);
+        uint24[3] memory seqs = [first, second, third];
+        for (uint256 k; k < 3; ++k) {
+            (ids[k], preimages[k]) = (BatchId(provider, INDEX, seqs[k], 0), _preimageFor(k));
+        }
+        preimages[0] = 0; // not even looked at
+        module.reveal(ids, preimages);
+        assertEq(_batch(first, 0).seed, seed);
+        _assertState(second, 0, BatchState.DRAWN);
+        _assertState(third, 0, BatchState.DRAWN);
+    }
+
+    function test_reveal_whenTheListsDiffer_thenReverts() external {
+        vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_LengthMismatch.selector, 2, 1));
+        module.reveal(new BatchId[](2), new bytes32[](1));
     }
 
     function test_reveal_whenTooEarlyOrTooLate_thenReverts() external {

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IVerification} from "../../../src/interfaces/IVerification.sol";
-import {BatchState, Opening, Results, VerdictResult} from "../../../src/types/Audits.sol";
+import {BatchState, Ending, Opening, Results, VerdictResult} from "../../../src/types/Audits.sol";
 import {AuditFixture} from "./AuditFixture.sol";
 
 contract Finalize is AuditFixture {
@@ -32,7 +32,7 @@ contract Finalize is AuditFixture {
         Results memory results = _results(seq, 0, bits);
         bytes memory signature = _signResults(signer, results);
         vm.expectRevert(error_);
-        module.finalize(results, openings, signature);
+        _end(results, openings, signature);
     }
 
     // ------------------------------------------------------------------------------------------------ with results
@@ -48,7 +48,7 @@ contract Finalize is AuditFixture {
             _key(), seq, 0, BatchState.FINAL, uint48(_earned(V)), 75_000, uint56(SHARE), 0, 0
         );
         vm.prank(stranger);
-        module.finalize(results, _none(), signature);
+        _end(results, _none(), signature);
         assertEq(_cash(provider) - before, _earned(V));
         assertEq(_cash(matcher) - marketBefore, 75_000);
         assertEq(_cash(audits[0]), SHARE);
@@ -135,13 +135,24 @@ contract Finalize is AuditFixture {
         _finalizeUnverified(seq, 0);
     }
 
-    function test_finalize_whenItEndedBefore_thenReverts() external {
-        uint24 seq = _drawn(V);
-        _finalizeClean(seq, 0);
-        _tryFinalize(seq, 0, _none(), verifier[0], _wrongState(BatchState.FINAL));
+    /// @dev Somebody was faster with one of them: the others end all the same, and nothing is paid twice.
+    function test_finalize_whenOneHasEnded_thenLeavesItOut() external {
+        (uint24 first, uint24 second) = (_drawn(V), _drawn(V));
+        _finalizeClean(first, 0);
+        uint256 before = _cash(provider);
+        Ending[] memory endings = new Ending[](2);
+        for (uint256 k; k < 2; ++k) {
+            Results memory results = _results(k == 0 ? first : second, 0, 0);
+            endings[k] = Ending(results, _none(), _signResults(verifier[k], results));
+        }
+        module.finalize(endings);
+        assertEq(_cash(provider), before + _earned(V));
+        _assertState(second, 0, BatchState.FINAL);
         skip(HARD_CAP);
-        vm.expectRevert(_wrongState(BatchState.FINAL));
-        _finalizeUnverified(seq, 0);
+        _finalizeUnverified(first, 0);
+        assertEq(_cash(provider), before + _earned(V));
+        _assertState(first, 0, BatchState.FINAL);
+        _assertAllSolvent();
     }
 
     function test_finalize_whenSomebodyElseSigned_thenReverts() external {
@@ -152,7 +163,7 @@ contract Finalize is AuditFixture {
         bytes memory signature = _signResults(verifier[0], results);
         results.incomparable = 7;
         vm.expectPartialRevert(notVerifier); // the digest is another one's
-        module.finalize(results, _none(), signature);
+        _end(results, _none(), signature);
     }
 
     /// @dev The audit share goes to whose audits they were; the other one may step in from half of the hard cap on.
@@ -163,7 +174,7 @@ contract Finalize is AuditFixture {
         _tryFinalize(seq, 0, _none(), verifier[1], abi.encodeWithSelector(notVerifier, verifier[1]));
         skip(1);
         Results memory results = _results(seq, 0, 0);
-        module.finalize(results, _none(), _signResults(verifier[1], results));
+        _end(results, _none(), _signResults(verifier[1], results));
         assertEq(_cash(audits[1]), SHARE);
         assertEq(_cash(audits[0]), 0);
     }

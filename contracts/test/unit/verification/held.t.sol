@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
-import {Held, Payout} from "../../../src/types/Audits.sol";
+import {Held, Payout, Slash} from "../../../src/types/Audits.sol";
 import {VERIFIED} from "../../../src/types/Flags.sol";
 import {CloseReason, SkipCode, Status} from "../../../src/types/Lifecycle.sol";
 import {Ask, Bid, Voucher} from "../../../src/types/Orders.sol";
@@ -206,19 +206,16 @@ contract HeldPay is AuditFixture {
     function test_module_whenTheCallerIsNotVerification_thenReverts() external {
         uint24 seq = _endedWith(1e6);
         Payout memory payout;
-        payout.pay = 1;
+        Slash memory slash;
+        (payout.pay, slash.fine) = (1, 1);
         bytes memory notOwner = abi.encodeWithSelector(ILeaseBookLog.LeaseBook_NotOwner.selector, provider);
         vm.startPrank(provider);
         _expectRevert(notOwner);
-        book.takeHeld(_key(), seq, 0);
+        book.takeHeld(_key(), seq, 0, provider, 1);
         _expectRevert(notOwner);
         book.payHeld(_key(), payout);
         _expectRevert(notOwner);
-        book.lockBond(_key(), 1);
-        _expectRevert(notOwner);
-        book.unlockBond(_key(), 1);
-        _expectRevert(notOwner);
-        book.slashBond(_key(), 1, 1, 1);
+        book.slashBond(_key(), slash);
         vm.stopPrank();
     }
 
@@ -232,9 +229,33 @@ contract HeldPay is AuditFixture {
         vm.startPrank(address(module));
         vm.expectRevert(abi.encodeWithSignature("Panic(uint256)", 0x11));
         book.payHeld(_key(), payout);
+        (payout.toBuyer, payout.unlock) = (0, 8); // it locked 7
         vm.expectRevert(abi.encodeWithSignature("Panic(uint256)", 0x11));
-        book.unlockBond(_key(), 7e6 + 1);
+        book.payHeld(_key(), payout);
+        Slash memory slash;
+        slash.unlock = 8;
+        vm.expectRevert(abi.encodeWithSignature("Panic(uint256)", 0x11));
+        book.slashBond(_key(), slash);
+        (slash.unlock, slash.fromBatch) = (0, 1_070_001);
+        vm.expectRevert(abi.encodeWithSignature("Panic(uint256)", 0x11));
+        book.slashBond(_key(), slash);
         vm.stopPrank();
+    }
+
+    /// @dev Whatever the module asks for, nine tenths of a fine are burnt, and a locked bond is out of reach.
+    function test_module_whenItAsksForAnotherBounty_thenATenthIsTheMost() external {
+        uint24 seq = _endedWith(1e6);
+        _commitBatch(seq, 0); // locks 7 of 100
+        Slash memory slash;
+        (slash.fine, slash.bounty, slash.audits) = (type(uint64).max, type(uint64).max, audits[0]);
+        vm.prank(address(module));
+        (uint256 refunded, uint256 fine, uint256 bounty) = book.slashBond(_key(), slash);
+        assertEq(refunded, 0);
+        assertEq(fine, 93e6);
+        assertEq(bounty, 9_300_000);
+        assertEq(_cash(audits[0]), 9_300_000);
+        assertEq(_bond(), 7);
+        _assertAllSolvent();
     }
 
     function test_views_thenTellTheModuleAndItsWindow() external view {

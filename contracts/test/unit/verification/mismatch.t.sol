@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
 import {IVerification} from "../../../src/interfaces/IVerification.sol";
-import {BatchState, Leaf, Sibling, Verdict, VerdictResult} from "../../../src/types/Audits.sol";
+import {BatchState, Leaf, Opening, Sibling, Verdict, VerdictResult} from "../../../src/types/Audits.sol";
 import {AuditFixture} from "./AuditFixture.sol";
 
 contract Mismatch is AuditFixture {
@@ -38,7 +38,8 @@ contract Mismatch is AuditFixture {
     function test_accuse_whenAllIsWell_thenOpensTheWindow() external {
         uint24 seq = _drawn(V);
         vm.expectEmit(address(module));
-        emit IVerification.SegmentAccused(_key(), seq, 0, 1, uint32(block.timestamp + CHALLENGE));
+        uint32 until = uint32(block.timestamp + CHALLENGE);
+        emit IVerification.SegmentAccused(_key(), seq, 0, until, _opening(seq, 0, 1));
         _accuse(seq, 0, 1);
         _assertState(seq, 0, BatchState.ACCUSED);
         assertEq(_batch(seq, 0).accused, 2);
@@ -145,7 +146,7 @@ contract Mismatch is AuditFixture {
         uint24 seq = _drawn(V);
         _accuse(seq, 0, 1);
         vm.expectEmit(address(module));
-        emit IVerification.AccusationContested(_key(), seq, 0, 1, verifier[1]);
+        emit IVerification.AccusationContested(_key(), seq, 0, 1, verifier[1], 600_000);
         _contest(seq, 0, 1, VerdictResult.INCOMPARABLE);
         _assertState(seq, 0, BatchState.DRAWN);
         assertEq(_bond(), BOND);
@@ -163,10 +164,11 @@ contract Mismatch is AuditFixture {
         Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MATCH);
         bytes memory signature = _signVerdict(verifier[0], verdict);
         vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 1));
-        module.contest(verdict, signature);
-        verdict.i = 200;
+        module.contest(verdict, signature, _opening(seq, 0, 1));
+        Opening memory opening = _opening(seq, 0, 1);
+        opening.i = 200;
         vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 200));
-        module.contest(verdict, signature);
+        module.contest(verdict, signature, opening);
     }
 
     function test_contest_whenTheWindowIsOver_thenReverts() external {
@@ -177,9 +179,9 @@ contract Mismatch is AuditFixture {
         bytes memory signature = _signVerdict(verifier[0], verdict);
         vm.warp(until + 1);
         vm.expectRevert(_error(IVerification.Verification_TooLate.selector, until));
-        module.contest(verdict, signature);
+        module.contest(verdict, signature, _opening(seq, 0, 1));
         vm.warp(until);
-        module.contest(verdict, signature);
+        module.contest(verdict, signature, _opening(seq, 0, 1));
     }
 
     function test_contest_whenItIsAMismatchOrNoVerifiers_thenReverts() external {
@@ -188,11 +190,26 @@ contract Mismatch is AuditFixture {
         Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MISMATCH);
         bytes memory signature = _signVerdict(verifier[0], verdict);
         vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_BadVerdict.selector));
-        module.contest(verdict, signature);
+        module.contest(verdict, signature, _opening(seq, 0, 1));
         verdict.result = uint8(VerdictResult.MATCH);
         signature = _signVerdict(provider, verdict);
         vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_NotVerifier.selector, provider));
-        module.contest(verdict, signature);
+        module.contest(verdict, signature, _opening(seq, 0, 1));
+    }
+
+    /// @dev A verdict on one segment clears no other, and its weight is what the tree says.
+    function test_contest_whenAnotherSegmentIsShown_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 0);
+        _accuse(seq, 0, 1);
+        Verdict memory verdict = _verdict(seq, 0, 1, VerdictResult.MATCH);
+        bytes memory signature = _signVerdict(verifier[0], verdict);
+        vm.expectRevert(abi.encodeWithSelector(IVerification.Verification_BadVerdict.selector));
+        module.contest(verdict, signature, _opening(seq, 0, 0));
+        Opening memory heavier = _opening(seq, 0, 1);
+        heavier.weight += 1;
+        vm.expectRevert(_error(IVerification.Verification_BadProof.selector, 1));
+        module.contest(verdict, signature, heavier);
     }
 
     // ------------------------------------------------------------------------------------------------ convict
@@ -206,15 +223,46 @@ contract Mismatch is AuditFixture {
         _convict(seq, 0, 1);
     }
 
+    function test_convict_whenTheSegmentIsNotShown_thenReverts() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 1);
+        skip(CHALLENGE + 1);
+        Opening memory opening = _opening(seq, 0, 1);
+        opening.weight += 1;
+        vm.expectRevert(_error(IVerification.Verification_BadProof.selector, 1));
+        module.convict(provider, INDEX, seq, 0, opening);
+        opening = _opening(seq, 0, 2);
+        vm.expectRevert(_error(IVerification.Verification_WrongSegment.selector, 2));
+        module.convict(provider, INDEX, seq, 0, opening);
+        opening.i = 1;
+        vm.expectRevert(_error(IVerification.Verification_BadProof.selector, 1));
+        module.convict(provider, INDEX, seq, 0, opening);
+    }
+
+    /// @dev One window a batch: the newest accusation's.
+    function test_convict_whenAnotherSegmentWasAccusedSince_thenWaitsForItsWindow() external {
+        uint24 seq = _drawn(V);
+        _accuse(seq, 0, 0);
+        skip(CHALLENGE / 2);
+        _accuse(seq, 0, 1);
+        uint256 until = block.timestamp + CHALLENGE;
+        skip(CHALLENGE / 2 + 1);
+        vm.expectRevert(_error(IVerification.Verification_TooEarly.selector, until + 1));
+        _convict(seq, 0, 0);
+        _contest(seq, 0, 0, VerdictResult.MATCH);
+        vm.warp(until + 1);
+        _convict(seq, 0, 1);
+    }
+
     function test_convict_whenItIsTheFirst_thenReturnsThePriceAndBurnsTheFine() external {
         uint24 seq = _drawn(V);
         uint256 before = _cash(provider);
         _accuse(seq, 0, 1);
         skip(CHALLENGE + 1);
         vm.expectEmit(address(book));
-        emit ILeaseBookLog.BondSlashed(_key(), 0, 12e6);
+        emit ILeaseBookLog.BondSlashed(_key(), 0, 10_800_000);
         vm.expectEmit(address(module));
-        emit IVerification.SegmentConvicted(_key(), seq, 0, 1, 600_000, 12e6); // 20 % of 3 tokens, and 20 times that
+        emit IVerification.SegmentConvicted(_key(), seq, 0, 1, 600_000, 12e6, 1_200_000); // 20 %, 20 times that, 2 times
         vm.prank(stranger);
         _convict(seq, 0, 1);
         assertEq(_cash(buyer), CASH - V - 210_000 + 600_000);
@@ -222,7 +270,8 @@ contract Mismatch is AuditFixture {
         assertEq(_locked(), 9e6);
         assertEq(_batch(seq, 0).locked, 9e6);
         assertEq(_batch(seq, 0).left, V - 600_000);
-        assertEq(token.balanceOf(BURNT), 12e6 + 2 * FEE_TO_REGISTER);
+        assertEq(token.balanceOf(BURNT), 10_800_000 + 2 * FEE_TO_REGISTER);
+        assertEq(_cash(audits[0]), 1_200_000);
         assertEq(_cash(provider), before, "no change was left over");
         _assertState(seq, 0, BatchState.DRAWN);
         _assertAllSolvent();
@@ -235,7 +284,7 @@ contract Mismatch is AuditFixture {
         assertEq(_bond(), BOND - 13);
         assertEq(_locked(), 22e6 - 13e6);
         assertEq(_cash(provider) - before, 999_960);
-        assertEq(token.balanceOf(BURNT), 12_000_040 + 2 * FEE_TO_REGISTER);
+        assertEq(token.balanceOf(BURNT), 10_800_036 + 2 * FEE_TO_REGISTER);
         _assertAllSolvent();
     }
 
@@ -259,11 +308,12 @@ contract Mismatch is AuditFixture {
         _convict(seq, 0, 1);
         uint256 before = _cash(provider);
         uint256 burntBefore = token.balanceOf(BURNT);
+        assertEq(_cash(audits[0]), 2_100_000); // bounties: of 12, and of the 9 that were left of the lock
         _finalizeClean(seq, 0);
         _assertState(seq, 0, BatchState.PARTIAL);
         assertEq(_cash(provider), before);
         assertEq(token.balanceOf(BURNT) - burntBefore, 1_800_000);
-        assertEq(_cash(audits[0]), 0);
+        assertEq(_cash(audits[0]), 2_100_000);
         assertEq(_cash(buyer), CASH - V + 1_200_000); // two prices; the audit share of what is not paid
         assertEq(_locked(), 0);
         _assertAllSolvent();
@@ -289,6 +339,25 @@ contract Mismatch is AuditFixture {
         assertEq(_cash(provider), before, "the second batch is forfeit");
         _finalizeClean(seq, 0);
         assertEq(_cash(provider), before + 780_000, "the first is not");
+        _assertAllSolvent();
+    }
+
+    /// @dev Another lease's conviction in between does not make a lease forget its own.
+    function test_convict_whenAnotherLeaseWasConvictedSince_thenItIsStillTheLeasesSecond() external {
+        uint24 first = _drawn(V);
+        uint24 second = _drawn(V);
+        _accuse(first, 0, 0);
+        _accuse(first, 0, 1);
+        _accuse(second, 0, 0);
+        skip(CHALLENGE + 1);
+        _convict(first, 0, 0);
+        _convict(second, 0, 0);
+        _convict(first, 0, 1);
+        uint256 before = _cash(provider);
+        _finalizeClean(first, 0);
+        assertEq(_cash(provider), before);
+        _finalizeClean(second, 0);
+        assertEq(_cash(provider), before + 2_340_000);
         _assertAllSolvent();
     }
 
@@ -352,7 +421,7 @@ contract Mismatch is AuditFixture {
         _weigh(3, 200_000);
         uint256 before = _cash(buyer);
         vm.expectEmit(address(book));
-        emit ILeaseBookLog.BondSlashed(_key(), 600_000, 9_400_000);
+        emit ILeaseBookLog.BondSlashed(_key(), 600_000, 8_460_000);
         _convict(seq, 0, 1);
         assertEq(_cash(buyer), before + 600_000);
         assertEq(_bond(), 90);
