@@ -236,7 +236,7 @@ def _burn_rest(book: SimulatedBook, row: BatchRow, call: ConvictSegment, is_late
     burnt, back = (0, 0) if is_late else (row.left, row.audit)
     book.accounts[row.buyer].cash += back
     book.deposited -= burnt
-    row.state = BatchState.SLASHED
+    row.state, row.audit = BatchState.SLASHED, 0
     book.log.append(
         BatchFinalised(
             lease=call.lease,

@@ -234,7 +234,7 @@ def _finalise(book: SimulatedBook, call: Ending) -> None:
         book.accounts[audits].cash += audit_pay
     book.deposited -= burnt
     book.machines[call.lease.machine].locked -= row.locked
-    row.state, row.locked = state, 0
+    row.state, row.audit, row.locked = state, 0, 0
     book.log.append(
         BatchFinalised(
             lease=call.lease,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cloud_gpu.protocol.adapters.evm_rpc import octets
-from cloud_gpu.protocol.audit import VerdictResult
+from cloud_gpu.protocol.audit import BatchState, VerdictResult, draw_point, segment_at
 from cloud_gpu.protocol.calls import (
     AccuseSegment,
     ChainCall,
+    ChallengeLeaf,
     CommitBatch,
     ContestSegment,
+    ConvictSilence,
     ReturnHeld,
 )
 from cloud_gpu.protocol.chain_events import (
@@ -24,6 +26,8 @@ from cloud_gpu.protocol.chain_events import (
     ChainEvent,
     DelegationChanged,
     HeldReturned,
+    LeafChallenged,
+    LeafOpened,
     LeaseClosed,
     LeaseOpened,
     LeaseStarted,
@@ -32,11 +36,12 @@ from cloud_gpu.protocol.chain_events import (
     ProductRegistered,
     SegmentAccused,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import sign
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from cloud_gpu.testing.simulated_audits import Seat
 from cloud_gpu.testing.simulated_book import SimulatedBook
 from cloud_gpu.testing.simulated_calls import carry_out
@@ -113,6 +118,8 @@ class Both:
 
     audits: Audits
     book: SimulatedBook
+    seed: Digest = ZERO_DIGEST
+    """Of the newest draw."""
 
     async def does(self, watch: Watch, call: ChainCall, kind: type[EventT], **names: Any) -> EventT:
         """One call on both; the facts that follow are equal."""
@@ -162,7 +169,8 @@ class Both:
         number = self.book.audits.batches[committed.lease, 0].number
         verifier = (FIRST, SECOND)[number % 2]
         preimage = chain_of(verifier).at(number // 2)
-        await self.does(a.first, a.reveal(batch, preimage), BatchDrawn)
+        told = await self.does(a.first, a.reveal(batch, preimage), BatchDrawn)
+        self.seed = told.seed
         return batch
 
     async def accused(self, batch: Batch, i: int) -> None:
@@ -179,12 +187,18 @@ class Both:
         await self.does(self.audits.second, call, SegmentConvicted, i=i)
 
 
+async def registered_audits(audits: Audits) -> None:
+    """Simulated accounts are registered before they are paid."""
+    owner = key("audits")
+    with audits.deployed.wallet(owner) as wallet:
+        audits.deployed.anvil.give_native(owner.address)
+        wallet.register_account()
+    await audits.first.wait_for(AccountRegistered, lambda e: e.account == owner.address)
+
+
 async def test_the_simulated_book_agrees_with_the_contracts(audits: Audits) -> None:
     await audits.first.wait_for(DelegationChanged, lambda e: e.signer == key("session").address)
-    with audits.deployed.wallet(key("audits")) as wallet:
-        audits.deployed.anvil.give_native(key("audits").address)
-        wallet.register_account()
-    await audits.first.wait_for(AccountRegistered, lambda e: e.account == key("audits").address)
+    await registered_audits(audits)
     both, anvil = Both(audits, book_like(audits)), audits.deployed.anvil
     await both.agree()
 
@@ -232,3 +246,38 @@ async def test_the_simulated_book_agrees_with_the_contracts(audits: Audits) -> N
     lease = await both.closed(5)
     anvil.pass_time(WINDOWS.commit + 2)
     await both.does(audits.second, ReturnHeld(lease=lease), HeldReturned)
+
+
+async def test_they_agree_about_silence_and_fraud(audits: Audits) -> None:
+    await audits.first.wait_for(DelegationChanged, lambda e: e.signer == key("session").address)
+    other = audits.deployed.member("other buyer")
+    await audits.first.wait_for(AccountRegistered, lambda e: e.account == other.address)
+    await registered_audits(audits)
+    both, anvil = Both(audits, book_like(audits)), audits.deployed.anvil
+
+    # One point is shown, one stays silent; what lies elsewhere is convicted.
+    batch = await both.drawn(1)
+    points = [segment_at(draw_point(both.seed, j), batch.outline.weights) for j in range(3)]
+    for j in (0, 1):
+        ask = ChallengeLeaf(lease=batch.lease, batch_no=0, j=j, m=3)
+        await both.does(audits.second, ask, LeafChallenged, j=j)
+    shown = batch.answer(both.seed, 0)
+    await both.does(audits.node, shown, LeafOpened, j=0, i=points[0])
+    anvil.pass_time(WINDOWS.answer + 1)
+    silence = ConvictSilence(lease=batch.lease, batch_no=0, j=1)
+    await both.does(audits.node, silence, SilenceConvicted, j=1)
+    i = next(i for i in range(3) if i != points[1])
+    await both.accused(batch, i)
+    anvil.pass_time(WINDOWS.challenge + 1)
+    await both.convicted(batch, i)
+    await both.does(audits.first, audits.results(batch, set()), BatchFinalised)
+
+    # Another buyer's segment, too: the bond, the rest, and the provider's name.
+    audits.trading = replace(audits.trading, buyer=other, session=other)
+    batch = await both.drawn(2)
+    await both.accused(batch, 0)
+    anvil.pass_time(WINDOWS.challenge + 1)
+    convict = audits.convicting(batch, 0)
+    ended = await both.does(audits.second, convict, BatchFinalised, state=BatchState.SLASHED)
+    assert ended.burnt.value > 0
+    assert (await audits.node.chain.machine(audits.trading.machine)).bond.value == 0

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from cloud_gpu.protocol.audit import BatchState, Leaf
 from cloud_gpu.protocol.calls import AccuseSegment
 from cloud_gpu.protocol.chain_events import (
+    AccusationContested,
     BatchCommitted,
     BatchFinalised,
     ChainEvent,
     SegmentConvicted,
+    SilenceConvicted,
 )
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.values import Address, Digest
@@ -60,6 +62,8 @@ class AuditCheckers:
                 leaf = self._accused[(event.lease, event.batch_no), event.i]
                 is_wrong = (leaf.lease, leaf.job) in self._world.rooms.wrong
                 assert is_wrong, f"convicted of what was right: {event}"
+                burnt += event.fine.value - event.bounty.value
+            elif isinstance(event, SilenceConvicted):
                 burnt += event.fine.value
             elif isinstance(event, BatchFinalised):
                 burnt += event.burnt.value
@@ -91,12 +95,17 @@ class AuditCheckers:
             assert row.state not in OPEN, (batch, row)
         committed = {_id(e): e for e in self._told() if isinstance(e, BatchCommitted)}
         ended = [e for e in self._told() if isinstance(e, BatchFinalised)]
+        before = {_id(e) for e in ended if e.state is not BatchState.SLASHED}
+        # Fraud may be found after a batch was paid unverified.
+        late = [e for e in ended if e.state is BatchState.SLASHED and _id(e) in before]
+        ended = [e for e in ended if e not in late]
         convicted = [e for e in self._told() if isinstance(e, SegmentConvicted)]
         assert sorted(_id(e) for e in ended) == sorted(committed), "one end for each batch"
+        kinds = SegmentConvicted | SilenceConvicted | AccusationContested
+        back = [e for e in self._told() if isinstance(e, kinds)]
         for end in ended:
-            before = {e.i: e for e in convicted if _id(e) == _id(end) and e.at <= end.at}
             paid = end.provider.value + end.market.value + end.burnt.value
-            paid += sum(e.refund.value for e in before.values())
+            paid += sum(e.refund.value for e in back if _id(e) == _id(end) and e.at <= end.at)
             assert paid <= committed[_id(end)].value.value, f"a batch paid twice: {end}"
         found = {(_id(e), e.i) for e in convicted}
         for end in ended:
@@ -129,7 +138,10 @@ class AuditCheckers:
             assert end.state is BatchState.FINAL or len(liars) > 1, f"honest and not paid: {end}"
             return
         records = [v.records.get(_id(end)) for v in self._world.verifiers]
-        record = next((r for r in records if r is not None and r.results is not None), None)
+        is_fraud = end.state is BatchState.SLASHED  # it ended by a conviction, without results
+        record = next(
+            (r for r in records if r is not None and (is_fraud or r.results is not None)), None
+        )
         assert record is not None, f"nobody audited it: {end}"
         for evidence in record.evidence:
             leaf = evidence.leaf
@@ -137,5 +149,11 @@ class AuditCheckers:
                 assert (_id(end), leaf.i) in found, f"drawn, wrong and not convicted: {leaf}"
 
 
-def _id(event: BatchCommitted | BatchFinalised | SegmentConvicted) -> BatchId:
+def _id(
+    event: BatchCommitted
+    | BatchFinalised
+    | SegmentConvicted
+    | SilenceConvicted
+    | AccusationContested,
+) -> BatchId:
     return event.lease, event.batch_no

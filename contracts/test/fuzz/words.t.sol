@@ -2,6 +2,9 @@
 pragma solidity ^0.8.30;
 
 import {AccountWord} from "../../src/types/AccountWord.sol";
+import {BatchState} from "../../src/types/Audits.sol";
+import {BatchWord, BatchWordLibrary} from "../../src/types/BatchWord.sol";
+import {ChallengeWord, DisputeWord} from "../../src/types/DisputeWord.sol";
 import {LeaseWord} from "../../src/types/LeaseWord.sol";
 import {Status} from "../../src/types/Lifecycle.sol";
 import {ProductWord} from "../../src/types/ProductWord.sol";
@@ -113,5 +116,91 @@ contract FuzzWords is Test {
         assertEq(richer.cash(), w.cash() + amount);
         assertEq(AccountWord.unwrap(richer) >> 64, raw >> 64);
         assertEq(AccountWord.unwrap(richer.minus(amount)), raw);
+    }
+
+    function testFuzz_batchWord_whenCommitted_thenEveryFieldIsWhatItWas(
+        uint48 value,
+        uint24 locked,
+        uint32 buyerId,
+        uint16 marketId,
+        uint32 number,
+        uint256 raw
+    ) external {
+        vm.roll(uint40(raw));
+        vm.warp(uint32(raw >> 40));
+        (uint256 n, uint256 bps) = (raw % 100 + 1, raw % 12_001);
+        BatchWord w = BatchWordLibrary.committed(value, bps, locked, n, buyerId, marketId, number);
+        _assertBatch(w, [value, bps, locked, n, uint256(BatchState.COMMITTED), 0, buyerId, marketId, number]);
+        w = w.withState(BatchState.SLASHED);
+        _assertBatch(w, [value, bps, locked, n, uint256(BatchState.SLASHED), 0, buyerId, marketId, number]);
+        w = w.withLocked(locked / 2).forfeited();
+        _assertBatch(w, [value, bps, locked / 2, n, uint256(BatchState.SLASHED), 1, buyerId, marketId, number]);
+        assertEq(w.blockNumber(), block.number);
+        assertEq(w.committedAt(), block.timestamp);
+    }
+
+    function _assertBatch(BatchWord w, uint256[9] memory needed) private pure {
+        uint256[9] memory found = [
+            w.value(),
+            w.auditBps(),
+            w.locked(),
+            w.n(),
+            uint256(w.state()),
+            w.isForfeit() ? 1 : 0,
+            w.buyerId(),
+            w.marketId(),
+            w.number()
+        ];
+        for (uint256 i; i < needed.length; ++i) {
+            assertEq(found[i], needed[i]);
+        }
+    }
+
+    function testFuzz_disputeWord_whenSegmentsAreAccusedAndSettled_thenNothingElseChanges(
+        uint256 raw,
+        uint256 i,
+        uint32 until
+    ) external pure {
+        i %= 100;
+        DisputeWord w = DisputeWord.wrap(raw & ~(uint256(1) << i) & ~(uint256(1) << (100 + i)));
+        DisputeWord accused = w.withAccused(i, until);
+        assertEq(accused.accused(), w.accused() | (1 << i));
+        assertEq(accused.settled(), w.settled());
+        assertEq(accused.returned(), w.returned());
+        assertEq(accused.until(), until);
+        DisputeWord settled = accused.withSettled(i);
+        assertEq(settled.accused(), w.accused());
+        assertEq(settled.settled(), w.settled() | (1 << i));
+        assertEq(settled.returned(), w.returned());
+        assertEq(settled.until(), until);
+        DisputeWord returned = settled.withReturned(raw % 1_000_001);
+        assertEq(returned.returned(), raw % 1_000_001);
+        assertEq(returned.accused(), settled.accused());
+        assertEq(returned.settled(), settled.settled());
+        assertEq(returned.until(), until);
+    }
+
+    function testFuzz_challengeWord_whenPointsAreAskedAndEnded_thenOthersAreNot(
+        uint256 raw,
+        uint256 j,
+        uint256 m,
+        uint32 until
+    ) external pure {
+        (j, m) = (j % 100, m % 100 + 1);
+        ChallengeWord w = ChallengeWord.wrap(raw & ~(uint256(1) << j) & ~(uint256(1) << (100 + j)));
+        ChallengeWord asked = w.withAsked(j, m, until);
+        assertEq(asked.open(), w.open() | (1 << j));
+        assertEq(asked.asked(), w.asked() | (1 << j));
+        assertEq(asked.silent(), w.silent());
+        assertEq(asked.points(), m);
+        assertEq(asked.until(), until);
+        _assertEnded(w, asked.withAnswered(j), j, false);
+        _assertEnded(w, asked.withSilent(j), j, true);
+    }
+
+    function _assertEnded(ChallengeWord before, ChallengeWord w, uint256 j, bool silent) private pure {
+        assertEq(w.open(), before.open());
+        assertEq(w.asked(), before.asked() | (1 << j));
+        assertEq(w.silent(), silent ? before.silent() | (1 << j) : before.silent());
     }
 }

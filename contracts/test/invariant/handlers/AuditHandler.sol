@@ -7,24 +7,11 @@ import {Status} from "../../../src/types/Lifecycle.sol";
 import {Accept, Ask, Bid, Ready, Voucher} from "../../../src/types/Orders.sol";
 import {Lease, Machine} from "../../../src/types/Rows.sol";
 import {AuditFixture} from "../../unit/verification/AuditFixture.sol";
+import {AuditWorld} from "./AuditWorld.sol";
 
 /// @dev The verified and plain leases of one machine, of two buyers, and their batches, ended in every way. Calls
 /// must succeed; what must be refused is the unit tests' business.
-contract AuditHandler is AuditFixture {
-    struct Named {
-        uint24 seq;
-        uint16 batchNo;
-    }
-
-    address internal other;
-    Named[] internal _pending;
-    Named[] internal _late;
-    mapping(string call => uint256) public calls;
-    mapping(uint24 seq => address) private buyerOf;
-    address private lastConvicted;
-    /// Whole units of the bond that slashes took.
-    uint256 public bondGone;
-
+contract AuditHandler is AuditWorld {
     constructor() {
         AuditFixture.setUp();
         other = _member("other buyer");
@@ -88,12 +75,6 @@ contract AuditHandler is AuditFixture {
         uint32[4] memory steps = [uint32(1 minutes), 10 minutes, 1 hours, 25 hours];
         skip(steps[seed % 4]);
         vm.roll(block.number + 1 + seed % 3);
-    }
-
-    function _running() private view returns (uint24 seq, Lease memory lease) {
-        seq = book.machineOf(provider, INDEX).seq;
-        lease = _leaseOf(seq);
-        if (lease.status != Status.Active) seq = 0;
     }
 
     // ------------------------------------------------------------------------------------------------ batches
@@ -185,14 +166,6 @@ contract AuditHandler is AuditFixture {
         bondGone += bond - _bond();
     }
 
-    function _pickChallenged(uint256 seed) private view returns (bool, uint256 k) {
-        for (uint256 step; step < _pending.length; ++step) {
-            k = (seed % _pending.length + step) % _pending.length;
-            if (_batchAt(k).challenged != 0) return (true, k);
-        }
-        return (false, 0);
-    }
-
     function accuse(uint256 seed) public {
         (bool found, uint256 k) = _pick(seed, seed % 4 == 0 ? BatchState.ACCUSED : BatchState.DRAWN);
         if (!found || block.timestamp > _batchAt(k).committedAt + HARD_CAP) return;
@@ -202,13 +175,6 @@ contract AuditHandler is AuditFixture {
         _accuse(_pending[k].seq, _pending[k].batchNo, i);
         ++calls["accuse"];
         if (seed % 2 == 0) judge(seed / 2);
-    }
-
-    function _isSilent(Batch memory batch, uint16 i) private view returns (bool) {
-        for (uint16 j; j < 3; ++j) {
-            if (batch.silent & (1 << j) != 0 && _segmentAt(batch.seed, j) == i) return true;
-        }
-        return false;
     }
 
     function judge(uint256 seed) public {
@@ -302,35 +268,6 @@ contract AuditHandler is AuditFixture {
         bondGone += bond - _bond();
         lastConvicted = buyerOf[named.seq];
         ++calls["convictLate"];
-    }
-
-    // ------------------------------------------------------------------------------------------------ lookups
-
-    function _heldSeq(uint256 seed) private view returns (uint24) {
-        uint24 newest = book.machineOf(provider, INDEX).seq;
-        for (uint256 step; step < 8; ++step) {
-            uint24 back = uint24((seed % 8 + step) % 8);
-            if (back >= newest) continue;
-            if (_heldOf(newest - back).amount != 0) return newest - back;
-        }
-        return 0;
-    }
-
-    function _pick(uint256 seed, BatchState state) private view returns (bool, uint256 k) {
-        for (uint256 step; step < _pending.length; ++step) {
-            k = (seed % _pending.length + step) % _pending.length;
-            if (_batchAt(k).state == state) return (true, k);
-        }
-        return (false, 0);
-    }
-
-    function _batchAt(uint256 k) private view returns (Batch memory) {
-        return _batch(_pending[k].seq, _pending[k].batchNo);
-    }
-
-    function _forget(uint256 k) private {
-        _pending[k] = _pending[_pending.length - 1];
-        _pending.pop();
     }
 
     function theBook() external view returns (ILeaseBook) {
