@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -123,7 +124,7 @@ class CommittedBatch:
         )
         return sign(verdict, self._chain.deployment.verification_domain, key)
 
-    def results(self, verifier: int) -> FinaliseBatches:
+    def ending(self, verifier: int) -> Ending:
         """Every drawn segment matched."""
         lease = self.lease
         body = Results(
@@ -134,14 +135,12 @@ class CommittedBatch:
             incomparable=0,
         )
         signed = sign(body, self._chain.deployment.verification_domain, VERIFIERS[verifier])
-        ending = Ending(lease=lease, batch_no=0, results=signed)
-        return FinaliseBatches(endings=(ending,))
+        return Ending(lease=lease, batch_no=0, results=signed)
 
-    def reveal(self, number: int) -> RevealPreimages:
+    def draw(self, number: int) -> Draw:
         """Of the deployment's batch of that number; verifiers take turns."""
         preimage = preimages(number % 2)[number // 2 + 1]
-        draw = Draw(lease=self.lease, batch_no=0, preimage=preimage)
-        return RevealPreimages(draws=(draw,))
+        return Draw(lease=self.lease, batch_no=0, preimage=preimage)
 
     def opening(self, i: int) -> Opening:
         """Of one segment."""
@@ -151,7 +150,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True)
 class BatchGas:
-    """Of one batch of `SEGMENTS_MAX` segments."""
+    """Of one batch of `SEGMENTS_MAX` segments, drawn and ended together with others."""
 
     commit: int
     reveal: int
@@ -187,27 +186,31 @@ class Audited:
         gas = self.chain.send(self._provider.daily, CommitBatch(commit=signed)).gas
         return batch, gas
 
-    def drawn(self, batch: CommittedBatch) -> int:
-        """Draw it; verifiers take turns."""
-        number = self._batches
-        self._batches += 1
+    def drawn(self, batches: Sequence[CommittedBatch]) -> int:
+        """Draw them in one call."""
+        first = self._batches
+        self._batches += len(batches)
         self.chain.mine(2)
-        return self.chain.send(VERIFIERS[number % 2], batch.reveal(number)).gas
+        draws = tuple(batch.draw(number) for number, batch in enumerate(batches, start=first))
+        return self.chain.send(VERIFIERS[0], RevealPreimages(draws=draws)).gas
 
-    def ended(self, batch: CommittedBatch) -> int:
-        """Every drawn segment matched."""
-        verifier = (self._batches - 1) % 2
-        return self.chain.send(VERIFIERS[verifier], batch.results(verifier)).gas
+    def ended(self, batches: Sequence[CommittedBatch]) -> int:
+        """End the ones that were drawn last; every drawn segment matched."""
+        first = self._batches - len(batches)
+        endings = [batch.ending(n % 2) for n, batch in enumerate(batches, start=first)]
+        return self.chain.send(VERIFIERS[0], FinaliseBatches(endings=tuple(endings))).gas
 
-    def round(self) -> BatchGas:
-        """A batch in which everything matched."""
-        batch, commit = self.committed()
-        return BatchGas(commit=commit, reveal=self.drawn(batch), finalise=self.ended(batch))
+    def round(self, n: int) -> BatchGas:
+        """So many batches, in which everything matched."""
+        made = [self.committed() for _ in range(n)]
+        batches = [batch for batch, _gas in made]
+        drawn, ended = self.drawn(batches), self.ended(batches)
+        return BatchGas(commit=made[-1][1], reveal=drawn // n, finalise=ended // n)
 
     def slashed(self) -> tuple[int, int]:
         """The gas of an accusation, and of the conviction when its window has closed."""
         batch, _gas = self.committed()
-        self.drawn(batch)
+        self.drawn([batch])
         accused = self.chain.send(VERIFIERS[0], batch.accusation(41)).gas
         self.chain.pass_time(CHALLENGE_S + 1)
         call = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(41))

@@ -18,6 +18,7 @@ from cloud_gpu.protocol.calls import (
     FinaliseBatches,
     RefundUnstarted,
     ReturnHeld,
+    RevealPreimages,
 )
 from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.signing import sign
@@ -59,12 +60,12 @@ def audit(s: Season) -> None:
             s.attempt(s.stranger().wallet, call)
         else:
             s.chain.mine(2)
-            s.attempt(verifier, batch.reveal(row.number))
+            s.attempt(verifier, RevealPreimages(draws=(batch.draw(row.number),)))
     elif state is BatchState.DRAWN:
         if s.dice.random() < 0.3:
             s.attempt(VERIFIERS[0], batch.accusation(s.dice.randrange(batch.n)))
         else:
-            s.attempt(verifier, batch.results(row.number % 2))
+            s.attempt(verifier, FinaliseBatches(endings=(batch.ending(row.number % 2),)))
     elif state is BatchState.ACCUSED:
         i = row.accused.bit_length() - 1
         if s.dice.random() < 0.3:

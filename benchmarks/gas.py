@@ -27,7 +27,7 @@ from cloud_gpu.protocol.lease import Windows
 WINDOWS = Windows(start=900, claim=3_600, retire=864_000)
 N = 50
 GANG = 8
-HELD_SLOTS = 4
+BATCHES = 10
 PEOPLE = 20
 KEYS = (
     "erc20_transfer",
@@ -158,13 +158,15 @@ def modules(told: Measured, market: Market) -> None:
 def auditing(told: Measured, chain: Chain) -> None:
     """Verified leases: batches of 100 segments, and a conviction."""
     audited = Audited(chain)
-    for _ in range(HELD_SLOTS + 1):  # until a batch finds every slot of its machine in use before
-        batch = audited.round()
+    for _ in range(2):  # the second finds every slot of its machine in use before
+        batch = audited.round(BATCHES)
     each = (batch.commit + batch.reveal + batch.finalise) // SEGMENTS_MAX
-    told.row(f"verified segment, of {SEGMENTS_MAX} in a batch", each, "verified_segment")
+    name = f"verified segment, {SEGMENTS_MAX} a batch, {BATCHES} batches a draw"
+    told.row(name, each, "verified_segment")
     told.row("  commit a batch", batch.commit)
     told.row("  draw a batch", batch.reveal)
     told.row("  end a batch", batch.finalise)
+    audited.slashed()  # the first one makes the slot where fines are burnt to
     accused, convicted = audited.slashed()
     told.row("accuse a segment", accused)
     told.row("slash (convict)", convicted, "slash")
