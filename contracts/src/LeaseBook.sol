@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {Holdings} from "./book/Holdings.sol";
 import {Ledger} from "./book/Ledger.sol";
 import {Matches} from "./book/Matches.sol";
+import {PackedTrading} from "./book/PackedTrading.sol";
 import {Payments} from "./book/Payments.sol";
 import {Starts} from "./book/Starts.sol";
 import {ILeaseOffice} from "./interfaces/ILeaseOffice.sol";
@@ -15,7 +16,7 @@ import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IER
 /// @dev Trading and held pay are here, everything else in {BackOffice}, reached through the fallback: to callers both are one
 /// contract with the functions of {ILeaseBook}. No owner, no proxy admin, no upgrade: a new version is a new
 /// deployment that users join by choice.
-contract LeaseBook is Matches, Starts, Payments, Holdings {
+contract LeaseBook is Matches, PackedTrading, Starts, Payments, Holdings {
     address private immutable BACK_OFFICE;
 
     /// @param token_ The payment token, at most 8 decimals, no fee on transfer.

@@ -153,7 +153,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         returns (address)
     {
         address signer = SigCheck.recover(digest, signature);
-        if (signer == address(0)) return address(0);
+        return signer == address(0) ? signer : _accountOfKey(id, signer, when);
+    }
+
+    /// @dev The account numbered `id` if `signer` is it, or a Session key of it that was good at time `when`.
+    function _accountOfKey(uint32 id, address signer, uint256 when) internal view returns (address) {
         if (_accounts[signer].id() == id) return signer;
         Delegate storage delegate = _delegates[signer];
         address account = delegate.account;

@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {ILeaseTrading} from "../interfaces/ILeaseTrading.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
-import {PackedBatch} from "../libraries/PackedBatch.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {AccountWord} from "../types/AccountWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
@@ -27,23 +26,6 @@ abstract contract Matches is ILeaseTrading, Openings {
             SignedMatch calldata entry = matches[i];
             SkipCode code = _open(round, entry.ask, entry.bid, entry.askSignature, entry.bidSignature);
             if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
-        }
-    }
-
-    /// @inheritdoc ILeaseTrading
-    function openPacked(uint32 product, uint64 price, uint16 marketId, bytes calldata data) external whenOpen {
-        _requireEntries(data.length, PackedBatch.MATCH_BYTES);
-        Round memory round = _roundOf(product, price, marketId);
-        (Ask memory ask, Bid memory bid) = _blank(round);
-        uint256 i;
-        for (uint256 offset; offset < data.length; offset += PackedBatch.MATCH_BYTES) {
-            PackedBatch.readMatch(data, offset, ask, bid);
-            (bytes calldata askSignature, bytes calldata bidSignature) = PackedBatch.matchSignatures(data, offset);
-            SkipCode code = _open(round, ask, bid, askSignature, bidSignature);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
-            unchecked {
-                ++i;
-            }
         }
     }
 
@@ -94,13 +76,6 @@ abstract contract Matches is ILeaseTrading, Openings {
             emit LeaseOpened({machineKey: key, bidHash: bidHash, word: LeaseWord.unwrap(word)});
         }
         _accounts[wanted.buyer] = account;
-    }
-
-    /// @dev Two orders with what a packed call says once for all of them.
-    function _blank(Round memory round) private pure returns (Ask memory ask, Bid memory bid) {
-        (ask.product, bid.product) = (uint32(round.product), uint32(round.product));
-        (ask.matcher, bid.matcher) = (round.matcher, round.matcher);
-        bid.count = uint16(round.count);
     }
 
     function _require(uint256 index, SkipCode code) private pure {

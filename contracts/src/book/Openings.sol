@@ -98,7 +98,7 @@ abstract contract Openings is Ledger {
         word = _leases[key];
         if (word.status() != Status.Free) return (key, word, SkipCode.MACHINE_NOT_FREE);
         uint256 cap = SettlementLib.costDown(price, round.sliceGpus, bid.duration);
-        code = _machine(round, ask, word, _machines[key], cap);
+        code = _machine(round, ask.seq, word, _machines[key], cap);
         if (code != SkipCode.NONE) return (key, word, code);
         bytes32 digest = MessageHashUtils.toTypedDataHash(round.domainSeparator, OrderHash.hash(ask));
         if (!_isAskSigned(ask.provider, digest, askSignature)) return (key, word, SkipCode.BAD_ASK_SIGNATURE);
@@ -154,7 +154,7 @@ abstract contract Openings is Ledger {
     }
 
     function _flags(Round memory round, uint256 askFlags, uint256 bidFlags, uint256 auditBps)
-        private
+        internal
         view
         returns (SkipCode)
     {
@@ -170,17 +170,19 @@ abstract contract Openings is Ledger {
         return auditBps == 0 ? SkipCode.NONE : SkipCode.FLAGS_DIFFER;
     }
 
-    function _machine(Round memory round, Ask memory ask, LeaseWord word, ProductWord machine, uint256 cap)
-        private
+    function _machine(Round memory round, uint256 seq, LeaseWord word, ProductWord machine, uint256 cap)
+        internal
         view
         returns (SkipCode)
     {
         if (machine.product() != round.product) return SkipCode.WRONG_PRODUCT;
-        if (ask.seq != _nextSeq(word, machine)) return SkipCode.STALE_SEQUENCE;
+        if (seq != _nextSeq(word, machine)) return SkipCode.STALE_SEQUENCE;
         if (cap == 0 || cap > CAP_MAX) return SkipCode.CAP_OUT_OF_RANGE;
-        uint256 free = _freeBond(word, machine) * BOND_UNIT;
-        if (free < SettlementLib.shareUp(cap, round.minBondBps)) return SkipCode.BOND_TOO_LOW;
-        return SkipCode.NONE;
+        unchecked {
+            // A bond counts at most 2^24 units of at most 10^8.
+            uint256 free = _freeBond(word, machine) * BOND_UNIT;
+            return free < SettlementLib.shareUp(cap, round.minBondBps) ? SkipCode.BOND_TOO_LOW : SkipCode.NONE;
+        }
     }
 
     // ---------------------------------------------------------------------------------------------- the bid's side
@@ -208,26 +210,32 @@ abstract contract Openings is Ledger {
         return buyer == msg.sender && SigCheck.isAcceptedBy(buyer, digest, signature);
     }
 
-    /// @dev The cap leaves the account for the lease; for a verified one the share for audits too, which waits in its
-    /// slot. Writes nothing but that slot, and not even that unless it returns NONE.
+    /// @dev The cap leaves the account for the lease. Writes nothing but a verified lease's slot.
     function _fund(MachineKey key, LeaseWord word, AccountWord account, uint256 auditBps)
         internal
-        returns (AccountWord, LeaseWord, SkipCode)
+        returns (AccountWord, LeaseWord, SkipCode code)
     {
         uint256 cap = word.cap();
         if (account.cash() < cap) return (account, word, SkipCode.CASH_TOO_LOW);
         account = account.minus(cap);
         word = word.withBuyer(account.id());
-        if (!word.has(VERIFIED)) return (account, word, SkipCode.NONE);
+        if (word.has(VERIFIED)) (account, code) = _hold(key, word, account, auditBps);
+        return (account, word, code);
+    }
 
+    /// @dev A verified lease's slot, and the share for audits that waits in it. Writes nothing unless it returns NONE.
+    function _hold(MachineKey key, LeaseWord word, AccountWord account, uint256 auditBps)
+        internal
+        returns (AccountWord, SkipCode)
+    {
         uint256 slot = word.seq() % HELD_SLOTS;
-        if (!_held[key][slot].isClear()) return (account, word, SkipCode.HELD_NOT_CLEARED);
-        if (_barred[_providerOf(key)]) return (account, word, SkipCode.PROVIDER_BARRED);
-        uint256 audit = SettlementLib.shareDown(cap, auditBps);
-        if (account.cash() < audit) return (account, word, SkipCode.CASH_TOO_LOW);
+        if (!_held[key][slot].isClear()) return (account, SkipCode.HELD_NOT_CLEARED);
+        if (_barred[_providerOf(key)]) return (account, SkipCode.PROVIDER_BARRED);
+        uint256 audit = SettlementLib.shareDown(word.cap(), auditBps);
+        if (account.cash() < audit) return (account, SkipCode.CASH_TOO_LOW);
         _held[key][slot] = HeldWordLibrary.opened({
             seq_: word.seq(), audit_: audit, buyerId_: word.buyerId(), marketId_: word.marketId(), auditBps_: auditBps
         });
-        return (account.minus(audit), word, SkipCode.NONE);
+        return (account.minus(audit), SkipCode.NONE);
     }
 }

@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {ILeaseTrading} from "../interfaces/ILeaseTrading.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
-import {PackedBatch} from "../libraries/PackedBatch.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
@@ -35,24 +34,6 @@ abstract contract Payments is ILeaseTrading, Ledger {
         for (uint256 i; i < vouchers.length; ++i) {
             SkipCode code = _closeAgreed(vouchers[i], buyerSignatures[i], providerSignatures[i]);
             if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
-        }
-    }
-
-    /// @inheritdoc ILeaseTrading
-    function closePacked(bytes calldata data, bool withFinals) external {
-        uint256 size = PackedBatch.CLOSING_BYTES + (withFinals ? PackedBatch.SIGNATURE_BYTES : 0);
-        _requireEntries(data.length, size);
-        Voucher memory voucher;
-        uint256 i;
-        for (uint256 offset; offset < data.length; offset += size) {
-            PackedBatch.readClosing(data, offset, voucher);
-            (bytes calldata buyerSignature, bytes calldata providerSignature) =
-                PackedBatch.closingSignatures(data, offset, withFinals);
-            SkipCode code = _closeAgreed(voucher, buyerSignature, providerSignature);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
-            unchecked {
-                ++i;
-            }
         }
     }
 

@@ -10,8 +10,9 @@ library NonceWindow {
     uint256 internal constant WIDTH = 128;
     uint256 internal constant STEP_MAX = 65_535;
 
+    /// @param nonce Below 2^32.
     /// @return The account with `nonce` used, and whether it still could be.
-    function use(AccountWord account, uint32 nonce) internal pure returns (AccountWord, bool) {
+    function use(AccountWord account, uint256 nonce) internal pure returns (AccountWord, bool) {
         unchecked {
             uint256 base = account.nonceBase();
             if (nonce < base) return (account, false);

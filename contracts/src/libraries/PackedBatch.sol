@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Accept, Ask, Bid, Voucher} from "../types/Orders.sol";
+import {OrderHash} from "./OrderHash.sol";
 
 /// @title PackedBatch: calldata of batches without padding, equal to `cloud_gpu/protocol/adapters/evm_packing.py`
 /// @dev Calldata is most of a batch's price after storage: an entry is laid out by hand, big-endian, and what all
-/// entries share is said once. Signatures are EIP-2098, 64 bytes. Offsets are within `data`; callers checked its
-/// length. Entries are read into the same structs again and again, so memory does not grow with the batch.
+/// entries share is said once. Signatures are EIP-2098, 64 bytes. An entry is named by where it lies in calldata; its
+/// words are taken apart by the functions below, and hashed as EIP-712 in memory that nobody keeps.
 ///
 /// A match, 256 bytes: provider 20, index 4, minPricePerHour 8 | buyer 20, nonce 4, maxPricePerHour 8 | of the ask:
 /// seq 3, minDuration 3, maxDuration 3, startBy 4, maxFeeBps 2, flags 1; of the bid: duration 3, startBy 4,
@@ -22,88 +22,139 @@ library PackedBatch {
     uint256 internal constant CLOSING_BYTES = 97;
     uint256 internal constant SIGNATURE_BYTES = 64;
 
-    uint256 private constant ORDERS_BYTES = 128;
-    uint256 private constant START_HEAD_BYTES = 11;
-    uint256 private constant CLOSING_HEAD_BYTES = 33;
-    uint256 private constant PINNED = 0x80;
+    uint256 internal constant ASK_SIGNATURE = 128;
+    uint256 internal constant BID_SIGNATURE = 192;
+    uint256 internal constant ACCEPT_SIGNATURE = 11;
+    uint256 internal constant BUYER_SIGNATURE = 33;
+    uint256 internal constant PROVIDER_SIGNATURE = 97;
 
-    /// @dev Fills in what an entry says of both orders.
-    function readMatch(bytes calldata data, uint256 offset, Ask memory ask, Bid memory bid) internal pure {
-        uint256 word = _word(data, offset);
-        ask.provider = address(uint160(word >> 96));
-        ask.index = uint32(word >> 64);
-        ask.minPricePerHour = uint64(word);
-        word = _word(data, offset + 32);
-        bid.buyer = address(uint160(word >> 96));
-        bid.nonce = uint32(word >> 64);
-        bid.maxPricePerHour = uint64(word);
-        word = _word(data, offset + 64);
-        ask.seq = uint24(word >> 232);
-        ask.minDuration = uint24(word >> 208);
-        ask.maxDuration = uint24(word >> 184);
-        ask.startBy = uint32(word >> 152);
-        ask.maxFeeBps = uint16(word >> 136);
-        ask.flags = uint8(word >> 128);
-        bid.duration = uint24(word >> 104);
-        bid.startBy = uint32(word >> 72);
-        bid.openFrom = uint32(word >> 40);
-        bid.maxFeeBps = uint16(word >> 24);
-        bid.auditBps = uint16(word >> 8);
-        bid.provider = word & PINNED != 0 ? ask.provider : address(0);
-        bid.flags = uint8(word & (PINNED - 1));
-        bid.terms = bytes32(_word(data, offset + 96));
-    }
+    uint256 internal constant PINNED = 0x80;
 
-    /// @return askSignature Of the match at `offset`, with the bid's.
-    function matchSignatures(bytes calldata data, uint256 offset)
-        internal
-        pure
-        returns (bytes calldata askSignature, bytes calldata bidSignature)
-    {
-        askSignature = _signature(data, offset + ORDERS_BYTES);
-        bidSignature = _signature(data, offset + ORDERS_BYTES + SIGNATURE_BYTES);
-    }
-
-    function readStart(bytes calldata data, uint256 offset, Accept memory accepted) internal pure {
-        uint256 word = _word(data, offset);
-        accepted.index = uint32(word >> 224);
-        accepted.seq = uint24(word >> 200);
-        accepted.startedAt = uint32(word >> 168);
-    }
-
-    function startSignature(bytes calldata data, uint256 offset) internal pure returns (bytes calldata) {
-        return _signature(data, offset + START_HEAD_BYTES);
-    }
-
-    function readClosing(bytes calldata data, uint256 offset, Voucher memory voucher) internal pure {
-        uint256 word = _word(data, offset);
-        voucher.provider = address(uint160(word >> 96));
-        voucher.index = uint32(word >> 64);
-        voucher.seq = uint24(word >> 40);
-        voucher.amount = uint48(_word(data, offset + 1));
-    }
-
-    /// @param withFinal Whether the provider's signature follows the buyer's.
-    function closingSignatures(bytes calldata data, uint256 offset, bool withFinal)
-        internal
-        pure
-        returns (bytes calldata buyerSignature, bytes calldata providerSignature)
-    {
-        buyerSignature = _signature(data, offset + CLOSING_HEAD_BYTES);
-        providerSignature = withFinal ? _signature(data, offset + CLOSING_BYTES) : data[:0];
-    }
-
-    /// @dev 32 bytes; what lies beyond `data` is never used of it.
-    function _word(bytes calldata data, uint256 offset) private pure returns (uint256 word) {
+    /// @notice Where the first entry of `data` lies.
+    function first(bytes calldata data) internal pure returns (uint256 entry) {
         assembly ("memory-safe") {
-            word := calldataload(add(data.offset, offset))
+            entry := data.offset
         }
     }
 
-    function _signature(bytes calldata data, uint256 offset) private pure returns (bytes calldata signature) {
+    function wordAt(uint256 place) internal pure returns (uint256 word) {
         assembly ("memory-safe") {
-            signature.offset := add(data.offset, offset)
+            word := calldataload(place)
+        }
+    }
+
+    /// @notice The EIP-2098 signature that lies there.
+    function signatureAt(uint256 place) internal pure returns (bytes calldata signature) {
+        assembly ("memory-safe") {
+            signature.offset := place
             signature.length := 64
+        }
+    }
+
+    /// @dev Words of a match: 0 names the machine, 1 the buyer, 2 holds both orders' terms.
+    function askHash(uint256 entry, uint256 product, address matcher) internal pure returns (bytes32 structHash) {
+        bytes32 typeHash = OrderHash.ASK;
+        assembly ("memory-safe") {
+            let m := mload(0x40)
+            let machine := calldataload(entry)
+            let terms := calldataload(add(entry, 64))
+            mstore(m, typeHash)
+            mstore(add(m, 0x20), shr(96, machine))
+            mstore(add(m, 0x40), and(shr(64, machine), 0xffffffff))
+            mstore(add(m, 0x60), shr(232, terms))
+            mstore(add(m, 0x80), product)
+            mstore(add(m, 0xa0), and(machine, 0xffffffffffffffff))
+            mstore(add(m, 0xc0), and(shr(208, terms), 0xffffff))
+            mstore(add(m, 0xe0), and(shr(184, terms), 0xffffff))
+            mstore(add(m, 0x100), and(shr(152, terms), 0xffffffff))
+            mstore(add(m, 0x120), matcher)
+            mstore(add(m, 0x140), and(shr(136, terms), 0xffff))
+            mstore(add(m, 0x160), and(shr(128, terms), 0xff))
+            structHash := keccak256(m, 0x180)
+        }
+    }
+
+    function bidHash(uint256 entry, uint256 product, uint256 count, address matcher)
+        internal
+        pure
+        returns (bytes32 structHash)
+    {
+        bytes32 typeHash = OrderHash.BID;
+        assembly ("memory-safe") {
+            let m := mload(0x40)
+            let buyer := calldataload(add(entry, 32))
+            let terms := calldataload(add(entry, 64))
+            mstore(m, typeHash)
+            mstore(add(m, 0x20), shr(96, buyer))
+            mstore(add(m, 0x40), product)
+            mstore(add(m, 0x60), count)
+            mstore(add(m, 0x80), and(buyer, 0xffffffffffffffff))
+            mstore(add(m, 0xa0), and(shr(104, terms), 0xffffff))
+            mstore(add(m, 0xc0), and(shr(72, terms), 0xffffffff))
+            mstore(add(m, 0xe0), and(shr(40, terms), 0xffffffff))
+            mstore(add(m, 0x100), mul(shr(96, calldataload(entry)), and(shr(7, terms), 1)))
+            mstore(add(m, 0x120), and(shr(64, buyer), 0xffffffff))
+            mstore(add(m, 0x140), matcher)
+            mstore(add(m, 0x160), and(shr(24, terms), 0xffff))
+            mstore(add(m, 0x180), and(shr(8, terms), 0xffff))
+            mstore(add(m, 0x1a0), and(terms, 0x7f))
+            mstore(add(m, 0x1c0), calldataload(add(entry, 96)))
+            structHash := keccak256(m, 0x1e0)
+        }
+    }
+
+    /// @param typeHash VOUCHER or FINAL: both name the same four fields.
+    function closingHash(uint256 entry, bytes32 typeHash) internal pure returns (bytes32 structHash) {
+        assembly ("memory-safe") {
+            let m := mload(0x40)
+            let head := calldataload(entry)
+            mstore(m, typeHash)
+            mstore(add(m, 0x20), shr(96, head))
+            mstore(add(m, 0x40), and(shr(64, head), 0xffffffff))
+            mstore(add(m, 0x60), and(shr(40, head), 0xffffff))
+            mstore(add(m, 0x80), and(calldataload(add(entry, 1)), 0xffffffffffff))
+            structHash := keccak256(m, 0xa0)
+        }
+    }
+
+    function acceptHash(uint256 entry, address provider) internal pure returns (bytes32 structHash) {
+        bytes32 typeHash = OrderHash.ACCEPT;
+        assembly ("memory-safe") {
+            let m := mload(0x40)
+            let head := calldataload(entry)
+            mstore(m, typeHash)
+            mstore(add(m, 0x20), provider)
+            mstore(add(m, 0x40), shr(224, head))
+            mstore(add(m, 0x60), and(shr(200, head), 0xffffff))
+            mstore(add(m, 0x80), and(shr(168, head), 0xffffffff))
+            structHash := keccak256(m, 0xa0)
+        }
+    }
+
+    /// @return signer The key behind the EIP-2098 signature at `place` of an EIP-712 digest; zero for a bad one.
+    /// @dev As {SigCheck.recover}, which goes through a library made for signatures of every shape.
+    function signerOf(bytes32 domainSeparator, bytes32 structHash, uint256 place)
+        internal
+        view
+        returns (address signer)
+    {
+        assembly ("memory-safe") {
+            let m := mload(0x40)
+            mstore(m, hex"1901")
+            mstore(add(m, 0x02), domainSeparator)
+            mstore(add(m, 0x22), structHash)
+            let vs := calldataload(add(place, 0x20))
+            let s := shr(1, shl(1, vs))
+            mstore(m, keccak256(m, 0x42))
+            mstore(add(m, 0x20), add(27, shr(255, vs)))
+            mstore(add(m, 0x40), calldataload(place))
+            mstore(add(m, 0x60), s)
+            mstore(0x00, 0)
+            // Of the two signatures that say the same, only the one with the lower s counts (EIP-2).
+            if lt(s, 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a1) {
+                pop(staticcall(gas(), 0x01, m, 0x80, 0x00, 0x20))
+            }
+            signer := mload(0x00)
         }
     }
 }

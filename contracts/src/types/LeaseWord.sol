@@ -71,9 +71,26 @@ library LeaseWordLibrary {
         return (LeaseWord.unwrap(w) >> FLAGS) & flag != 0;
     }
 
+    /// @dev {seq} for comparisons, without a narrower type's cleaning.
+    function seqBits(LeaseWord w) internal pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> SEQ) & U24;
+    }
+
+    function isFree(LeaseWord w) internal pure returns (bool) {
+        return _statusBits(w) == uint256(Status.Free);
+    }
+
+    function isStopped(LeaseWord w) internal pure returns (bool) {
+        return _statusBits(w) == uint256(Status.Stopped);
+    }
+
     function isRunning(LeaseWord w) internal pure returns (bool) {
-        Status s = status(w);
-        return s == Status.Active || s == Status.Stopped;
+        uint256 s = _statusBits(w);
+        return s == uint256(Status.Active) || s == uint256(Status.Stopped);
+    }
+
+    function _statusBits(LeaseWord w) private pure returns (uint256) {
+        return (LeaseWord.unwrap(w) >> STATUS) & 0xf;
     }
 
     /// @dev A new lease over a free machine's word; arguments fit their fields (the caller checked).

@@ -35,7 +35,9 @@ contract BeginPacked is Packing {
         Accept memory accepted = _accept(_seq, block.timestamp);
         Ready memory ready = _readyOf(provider, INDEX, _seq);
         address[2] memory signers = [buyer, sessionKey];
+        uint256 funded = vm.snapshotState();
         for (uint256 i; i < 2; ++i) {
+            vm.revertToState(funded);
             bytes memory signature = _signAccept(signers[i], accepted);
             bytes memory plain =
                 abi.encodeCall(ILeaseTrading.begin, (ready, _signReady(nodeKey, ready), accepted, signature));

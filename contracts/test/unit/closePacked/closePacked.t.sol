@@ -58,7 +58,10 @@ contract ClosePacked is Packing {
         skip(DURATION);
         Voucher memory voucher = _voucher(_seq, CAP / 2);
         bytes memory signature = _signVoucher(sessionKey, voucher);
+        uint256 running = vm.snapshotState();
         _assertTwin(provider, voucher, signature, "");
+        assertEq(_status(), Status.Free);
+        vm.revertToState(running);
         _assertTwin(nodeKey, voucher, signature, "");
         assertEq(_status(), Status.Free);
     }
