@@ -14,6 +14,7 @@ from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
 
 PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105
 LEASE_BOOK: Final = "LeaseBook"
+FRONT_OFFICE: Final = "FrontOffice"
 BACK_OFFICE: Final = "BackOffice"
 VERIFICATION: Final = "Verification"
 FUTURES: Final = "Futures"
@@ -107,6 +108,8 @@ class Deployment(Value, frozen=True, kw_only=True):
 
     chain_id: int
     lease_book: Address
+    front_office: Address = ZERO_ADDRESS
+    """Holds the code of LeaseBook that trades by the ABI; nobody calls it there."""
     back_office: Address = ZERO_ADDRESS
     """Holds the code of LeaseBook that is seldom called; nobody calls it there."""
     token: Address

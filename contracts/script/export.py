@@ -24,7 +24,8 @@ PACKAGE = REPOSITORY / "cloud_gpu" / "protocol" / "contracts"
 BINDINGS = REPOSITORY / "cloud_gpu" / "protocol" / "adapters" / "bindings"
 LAYOUT = PROJECT / "snapshots" / "storage_layout.json"
 CONTRACTS = {
-    "LeaseBook": ("BackOffice",),
+    "LeaseBook": ("FrontOffice", "BackOffice"),
+    "FrontOffice": (),
     "BackOffice": (),
     "PaymentToken": (),
     "Verification": (),

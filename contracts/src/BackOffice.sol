@@ -107,11 +107,6 @@ contract BackOffice is Endings, Modules {
     }
 
     /// @inheritdoc ILeaseOffice
-    function settings() external view returns (bytes32) {
-        return SETTINGS;
-    }
-
-    /// @inheritdoc ILeaseOffice
     function token() external view returns (address) {
         return address(TOKEN);
     }

@@ -3,20 +3,19 @@ pragma solidity ^0.8.30;
 
 import {Holdings} from "./book/Holdings.sol";
 import {Ledger} from "./book/Ledger.sol";
-import {Matches} from "./book/Matches.sol";
 import {PackedTrading} from "./book/PackedTrading.sol";
-import {Payments} from "./book/Payments.sol";
-import {Starts} from "./book/Starts.sol";
-import {ILeaseOffice} from "./interfaces/ILeaseOffice.sol";
+import {IBookPart} from "./interfaces/IBookPart.sol";
+import {ILeasePacked} from "./interfaces/ILeasePacked.sol";
 import {ILeaseTrading} from "./interfaces/ILeaseTrading.sol";
 import {ModuleAddresses, Windows} from "./types/Rows.sol";
 import {IERC20Metadata} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Metadata.sol";
 
 /// @title LeaseBook: the immutable core of the marketplace (see {ILeaseBook})
-/// @dev Trading and held pay are here, everything else in {BackOffice}, reached through the fallback: to callers both are one
-/// contract with the functions of {ILeaseBook}. No owner, no proxy admin, no upgrade: a new version is a new
-/// deployment that users join by choice.
-contract LeaseBook is Matches, PackedTrading, Starts, Payments, Holdings {
+/// @dev The everyday calls and held pay are here, the other ways to trade in {FrontOffice}, everything else in
+/// {BackOffice}, both reached through the fallback: to callers all three are one contract with the functions of
+/// {ILeaseBook}. No owner, no proxy admin, no upgrade: a new version is a new deployment that users join by choice.
+contract LeaseBook is PackedTrading, Holdings {
+    address private immutable FRONT_OFFICE;
     address private immutable BACK_OFFICE;
 
     /// @param token_ The payment token, at most 8 decimals, no fee on transfer.
@@ -25,7 +24,8 @@ contract LeaseBook is Matches, PackedTrading, Starts, Payments, Holdings {
     /// @param guardian_ May pause openings and deposits for a while; zero: nobody may.
     /// @param modules_ The only contracts with rights here, for good.
     /// @param commitWindow_ Seconds from a verified lease's end until its held pay returns; at most 7 days.
-    /// @param office_ A {BackOffice} made with the same arguments; whoever checks this contract's code checks its too.
+    /// @param front_ A {FrontOffice} made with the same arguments; whoever checks this contract's code checks its too.
+    /// @param back_ A {BackOffice} likewise.
     constructor(
         IERC20Metadata token_,
         Windows memory windows_,
@@ -33,15 +33,17 @@ contract LeaseBook is Matches, PackedTrading, Starts, Payments, Holdings {
         address guardian_,
         ModuleAddresses memory modules_,
         uint32 commitWindow_,
-        ILeaseOffice office_
+        IBookPart front_,
+        IBookPart back_
     ) Ledger(token_, windows_, registrationFee_, guardian_, modules_, commitWindow_) {
-        if (office_.settings() != SETTINGS) revert LeaseBook_WrongOffice(address(office_));
-        BACK_OFFICE = address(office_);
+        if (front_.settings() != SETTINGS) revert LeaseBook_WrongOffice(address(front_));
+        if (back_.settings() != SETTINGS) revert LeaseBook_WrongOffice(address(back_));
+        (FRONT_OFFICE, BACK_OFFICE) = (address(front_), address(back_));
     }
 
-    /// @dev The target is code of ours, fixed at construction, on the same storage layout ({Ledger}).
+    /// @dev The targets are code of ours, fixed at construction, on the same storage layout ({Ledger}).
     fallback() external {
-        address office = BACK_OFFICE;
+        address office = _isTrading(msg.sig) ? FRONT_OFFICE : BACK_OFFICE;
         assembly {
             calldatacopy(0, 0, calldatasize())
             let ok := delegatecall(gas(), office, 0, calldatasize(), 0, 0)
@@ -52,7 +54,14 @@ contract LeaseBook is Matches, PackedTrading, Starts, Payments, Holdings {
         }
     }
 
-    /// @inheritdoc ILeaseTrading
+    function _isTrading(bytes4 selector) private pure returns (bool) {
+        return selector == ILeaseTrading.settleBatch.selector || selector == ILeaseTrading.begin.selector
+            || selector == ILeaseTrading.openBatch.selector || selector == ILeaseTrading.closeBatch.selector
+            || selector == ILeaseTrading.postReady.selector || selector == ILeaseTrading.openGang.selector
+            || selector == ILeaseTrading.openMatch.selector;
+    }
+
+    /// @inheritdoc ILeasePacked
     function DOMAIN_SEPARATOR() external view returns (bytes32) {
         return _domainSeparatorV4();
     }

@@ -41,6 +41,7 @@ abstract contract Fixture is Test {
     IMintable internal token;
     ILeaseBook internal book;
     /// @dev The newest book's.
+    address internal front;
     address internal office;
     bytes32 internal domainSeparator;
     uint32 internal product;
@@ -79,14 +80,18 @@ abstract contract Fixture is Test {
         return _deployBook(token_, ModuleAddresses(address(0), address(0), address(0)), 0);
     }
 
+    /// @dev How many contracts {_deployBook} creates: one created next has an address so many further on.
+    uint256 internal constant BOOK_PARTS = 3;
+
     function _deployBook(address token_, ModuleAddresses memory modules, uint32 commitWindow)
         internal
         returns (ILeaseBook)
     {
         Windows memory windows = Windows({start: START, claim: CLAIM, retire: RETIRE, noShow: NO_SHOW});
         bytes memory arguments = abi.encode(token_, windows, FEE_TO_REGISTER, guardian, modules, commitWindow);
+        front = deployCode("FrontOffice.sol:FrontOffice", arguments);
         office = deployCode("BackOffice.sol:BackOffice", arguments);
-        return ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", bytes.concat(arguments, abi.encode(office))));
+        return ILeaseBook(deployCode("LeaseBook.sol:LeaseBook", bytes.concat(arguments, abi.encode(front, office))));
     }
 
     /// @dev Raw, since expectRevert does not see a `create` that succeeds.

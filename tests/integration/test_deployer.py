@@ -66,7 +66,10 @@ TERMS = DeploymentTerms(
     guardian=key("guardian").address,
 )
 CHAIN_ID = 8453
-CONTRACTS = ("PaymentToken", "BackOffice", "LeaseBook", "Verification", "Futures", "GroupBuy")
+CONTRACTS = (
+    *("PaymentToken", "FrontOffice", "BackOffice", "LeaseBook"),
+    *("Verification", "Futures", "GroupBuy"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def test_a_deployment_is_what_its_file_says(chain: Anvil, tmp_path: Path) -> Non
     assert read_deployment(path) == made
     assert made.chain_id == CHAIN_ID
     assert made.token == created_at(owner.address, 0)
-    assert made.verification == created_at(owner.address, 3)
+    assert made.verification == created_at(owner.address, 4)
     assert [line.split()[0] for line in said] == list(CONTRACTS)
     assert [p.name for p in path.parent.iterdir()] == ["d.json"]
     facts = "\n".join(check_deployment(chain.rpc, made))
@@ -182,7 +185,7 @@ def test_kill_9_at_every_step_deploys_nothing_twice(tmp_path: Path) -> None:
             assert [len(step.sent) > 0 for step in held.steps].count(True) == place + 1
         made = deploy(anvil.url, owner, TERMS, path=path)
         assert count(anvil, owner.address) == len(CONTRACTS)
-        assert made.lease_book == created_at(owner.address, 2)
+        assert made.lease_book == created_at(owner.address, 3)
         check_deployment(anvil.rpc, made)
     assert [p.name for p in tmp_path.iterdir()] == ["deployment.json"]
 
@@ -257,6 +260,7 @@ def test_other_code_and_other_settings_are_told_apart(chain: Anvil) -> None:
         ({"bond_unit": TokenAmount(10**8)}, "LeaseBook.bondUnit"),
         ({"lease_book": made.verification}, "code of LeaseBook"),
         ({"back_office": key("other").address}, "what LeaseBook builds on"),
+        ({"front_office": key("other").address}, "what LeaseBook builds on"),
         ({"futures_rules": FuturesRules(lead=7)}, "Futures.rules"),
         ({"group_buy": made.futures}, "code of GroupBuy"),
     ):

@@ -9,7 +9,6 @@ from cloud_gpu.protocol.deployment import (
     AuditWindows,
     Deployment,
     DeploymentTerms,
-    FuturesRules,
     VerifierAccount,
 )
 from cloud_gpu.protocol.lease import Windows
@@ -27,7 +26,7 @@ AUDITS = AuditPlan(
             signer=Address(b"\x04" * 20), anchor=Digest(b"\x05" * 32), audits=Address(b"\x06" * 20)
         ),
     ),
-    windows=AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60, answer=15),
+    windows=AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60),
 )
 VERIFIED = DeploymentTerms(windows=WINDOWS, audits=AUDITS)
 
@@ -44,30 +43,33 @@ def test_addresses_are_those_of_a_published_example() -> None:
 
 def test_contracts_name_each_other_before_they_exist() -> None:
     planned = plan_deployment(VERIFIED, chain_id=1, deployer=DEPLOYER, first_nonce=7)
-    token, office, book, *modules = planned.contracts
-    assert [each.contract for each in planned.contracts] == [
-        "PaymentToken",
-        "BackOffice",
-        "LeaseBook",
-        "Verification",
-        "Futures",
-        "GroupBuy",
+    made = {each.contract: each for each in planned.contracts}
+    assert list(made) == [
+        *("PaymentToken", "FrontOffice", "BackOffice", "LeaseBook"),
+        *("Verification", "Futures", "GroupBuy"),
     ]
-    assert [each.nonce for each in planned.contracts] == [7, 8, 9, 10, 11, 12]
-    assert book.arguments[0] == token.address
-    assert book.arguments == (*office.arguments, office.address)
-    assert book.arguments[4] == tuple(created_at(DEPLOYER, count) for count in (10, 11, 12))
-    assert [module.arguments[0] for module in modules] == [book.address] * 3
+    assert [each.nonce for each in planned.contracts] == list(range(7, 14))
+    book = made["LeaseBook"]
+    assert book.arguments[0] == made["PaymentToken"].address
+    modules = tuple(made[name].address for name in ("Verification", "Futures", "GroupBuy"))
+    assert book.arguments[4] == modules
+    assert modules[0] == created_at(DEPLOYER, 11)
+    assert book.arguments[-2:] == (made["FrontOffice"].address, made["BackOffice"].address)
+    for office in ("FrontOffice", "BackOffice"):
+        assert made[office].arguments == book.arguments[:-2]
+    for module in ("Verification", "Futures", "GroupBuy"):
+        assert made[module].arguments[0] == book.address
 
 
 def test_what_is_not_wanted_is_not_planned() -> None:
     token = Address(b"\x0a" * 20)
     terms = DeploymentTerms(windows=WINDOWS, token=token)
     planned = plan_deployment(terms, chain_id=1, deployer=DEPLOYER, first_nonce=0).contracts
-    office, book, futures, group_buy = planned
-    assert (office.contract, book.contract) == ("BackOffice", "LeaseBook")
-    assert book.arguments[0] == token
-    assert book.arguments[4] == (ZERO_ADDRESS, futures.address, group_buy.address)
+    made = {each.contract: each for each in planned}
+    assert "PaymentToken" not in made
+    assert "Verification" not in made
+    book = made["LeaseBook"]
+    assert (book.arguments[0], book.arguments[4][0]) == (token, ZERO_ADDRESS)
 
 
 def test_a_plan_has_one_digest_and_another_plan_another() -> None:
@@ -87,22 +89,22 @@ def test_the_result_holds_everything_that_was_decided() -> None:
         VERIFIED, guardian=Address(b"\x0b" * 20), registration_fee=TokenAmount(5), confirmations=3
     )
     planned = plan_deployment(terms, chain_id=8453, deployer=DEPLOYER, first_nonce=0)
-    token, office, book, verification, futures, group_buy = planned.contracts
+    at = {each.contract: each.address for each in planned.contracts}
     made = planned.result(bond_unit=TokenAmount(10**6), first_block=12)
     assert made == Deployment(
         chain_id=8453,
-        lease_book=book.address,
-        back_office=office.address,
-        token=token.address,
+        lease_book=at["LeaseBook"],
+        front_office=at["FrontOffice"],
+        back_office=at["BackOffice"],
+        token=at["PaymentToken"],
         first_block=12,
         windows=WINDOWS,
         bond_unit=TokenAmount(10**6),
-        verification=verification.address,
+        verification=at["Verification"],
+        futures=at["Futures"],
+        group_buy=at["GroupBuy"],
         verifiers=(Address(b"\x01" * 20), Address(b"\x04" * 20)),
         audit=AUDITS.windows,
-        futures=futures.address,
-        futures_rules=FuturesRules(),
-        group_buy=group_buy.address,
         registration_fee=TokenAmount(5),
         guardian=Address(b"\x0b" * 20),
         confirmations=3,

@@ -127,7 +127,10 @@ def _finished(rpc: Rpc, deployer: Address, terms: DeploymentTerms, path: Path) -
         first_nonce=0,
     )
     wanted = planned.result(bond_unit=found.bond_unit, first_block=found.first_block)
-    made = ("lease_book", "back_office", "verification", "futures", "group_buy")
+    made = (
+        *("lease_book", "front_office", "back_office"),
+        *("verification", "futures", "group_buy"),
+    )
     places = {name: getattr(found, name) for name in made}
     if msgspec.structs.replace(wanted, **places) != found:
         raise SettingsInvalid(

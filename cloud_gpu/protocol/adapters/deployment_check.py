@@ -22,6 +22,7 @@ from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, whole
 from cloud_gpu.protocol.deployment import (
     BACK_OFFICE,
+    FRONT_OFFICE,
     FUTURES,
     GROUP_BUY,
     LEASE_BOOK,
@@ -40,10 +41,11 @@ def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
             f"{rpc.shown} serves chain {chain_id}, the deployment is on chain"
             f" {deployment.chain_id}: correct `rpc`, or name the other file"
         )
-    office = deployment.back_office
+    offices = (deployment.front_office, deployment.back_office)
     found = [
-        check_code(rpc, LEASE_BOOK, deployment.lease_book, names=office),
-        check_code(rpc, BACK_OFFICE, office),
+        check_code(rpc, LEASE_BOOK, deployment.lease_book, names=offices),
+        check_code(rpc, FRONT_OFFICE, deployment.front_office),
+        check_code(rpc, BACK_OFFICE, deployment.back_office),
         check_code(rpc, FUTURES, deployment.futures),
         check_code(rpc, GROUP_BUY, deployment.group_buy),
     ]
@@ -63,8 +65,8 @@ def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
     return (*found, f"token {deployment.token} has {decimals} decimals")
 
 
-def check_code(rpc: Rpc, contract: str, address: Address, names: Address | None = None) -> str:
-    """Compare a contract's code with this package's build; with `names`, it must hold that address.
+def check_code(rpc: Rpc, contract: str, address: Address, names: Sequence[Address] = ()) -> str:
+    """Compare a contract's code with this package's build; it must hold the addresses `names`.
 
     Raises DeploymentDiffers.
     """
@@ -78,8 +80,9 @@ def check_code(rpc: Rpc, contract: str, address: Address, names: Address | None 
     if _masked(found, code) != _masked(wanted, code):
         raise DeploymentDiffers(field, "other code", "this package's build")
     written = {found[start : start + size] for start, size in code.immutables}
-    if names is not None and names.raw.rjust(32, b"\0") not in written:
-        raise DeploymentDiffers(f"what {contract} builds on", "another address", str(names))
+    for name in names:
+        if name.raw.rjust(32, b"\0") not in written:
+            raise DeploymentDiffers(f"what {contract} builds on", "another address", str(name))
     return f"{contract} {address}: {code.size} bytes of code are this package's"
 
 

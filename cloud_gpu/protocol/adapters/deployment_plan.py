@@ -15,6 +15,7 @@ import msgspec
 from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
 from cloud_gpu.protocol.deployment import (
     BACK_OFFICE,
+    FRONT_OFFICE,
     FUTURES,
     GROUP_BUY,
     LEASE_BOOK,
@@ -39,10 +40,10 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def _lease_book(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
-    return (*_back_office(terms, at), at[BACK_OFFICE])
+    return (*_office(terms, at), at[FRONT_OFFICE], at[BACK_OFFICE])
 
 
-def _back_office(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
+def _office(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
     times = terms.windows
     return (
         at[PAYMENT_TOKEN],
@@ -73,7 +74,8 @@ def _futures(terms: DeploymentTerms, at: Addresses) -> tuple[Any, ...]:
 
 _ROWS: Final = (
     _Row(PAYMENT_TOKEN, lambda terms: terms.token is None, lambda _terms, _at: ()),
-    _Row(BACK_OFFICE, lambda _terms: True, _back_office),
+    _Row(FRONT_OFFICE, lambda _terms: True, _office),
+    _Row(BACK_OFFICE, lambda _terms: True, _office),
     _Row(LEASE_BOOK, lambda _terms: True, _lease_book),
     _Row(VERIFICATION, lambda terms: terms.audits is not None, _verification),
     _Row(FUTURES, lambda _terms: True, _futures),
@@ -131,6 +133,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True):
         return Deployment(
             chain_id=self.chain_id,
             lease_book=at[LEASE_BOOK],
+            front_office=at[FRONT_OFFICE],
             back_office=at[BACK_OFFICE],
             token=terms.token or at[PAYMENT_TOKEN],
             first_block=first_block,

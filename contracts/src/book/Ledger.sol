@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IBookPart} from "../interfaces/IBookPart.sol";
 import {IFirmLeases} from "../interfaces/IFirmLeases.sol";
 import {ILeaseBookLog} from "../interfaces/ILeaseBookLog.sol";
 import {SettlementLib} from "../libraries/SettlementLib.sol";
@@ -9,7 +10,7 @@ import {AccountWord} from "../types/AccountWord.sol";
 import {FIRM, VERIFIED} from "../types/Flags.sol";
 import {HELD_SLOTS, HeldWord} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
-import {CloseReason, Role, Status} from "../types/Lifecycle.sol";
+import {CloseReason, Role, SkipCode, Status} from "../types/Lifecycle.sol";
 import {MachineKey} from "../types/MachineKey.sol";
 import {ProductWord} from "../types/ProductWord.sol";
 import {Delegate, Market, ModuleAddresses, Product, Windows} from "../types/Rows.sol";
@@ -24,7 +25,7 @@ import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/Messa
 /// @dev The only storage declarations: {LeaseBook} and {BackOffice}, which runs in its storage, both inherit them and
 /// nothing else that stores. Two slots a machine, both reused by every lease: `_leases` (bond and current lease) and
 /// `_machines` (product, locks). One slot an account.
-abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
+abstract contract Ledger is IBookPart, ILeaseBookLog, EIP712, ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
 
     uint256 private constant START_MAX = 1 hours;
@@ -104,6 +105,11 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
         GROUP_BUY = modules_.groupBuy;
         COMMIT_WINDOW = commitWindow_;
         SETTINGS = keccak256(abi.encode(token_, windows_, registrationFee_, guardian_, modules_, commitWindow_));
+    }
+
+    /// @inheritdoc IBookPart
+    function settings() external view returns (bytes32) {
+        return SETTINGS;
     }
 
     modifier whenOpen() {
@@ -206,6 +212,30 @@ abstract contract Ledger is ILeaseBookLog, EIP712, ReentrancyGuardTransient {
 
     function _end(LeaseWord word) internal pure returns (uint256) {
         return word.start() + word.duration();
+    }
+
+    /// @dev Starts the lease if the buyer accepted; writes nothing unless it returns NONE.
+    /// @param signer Of the Accept; zero: nobody.
+    /// @return word The lease as it was.
+    function _start(MachineKey key, uint24 seq, uint32 startedAt, address signer)
+        internal
+        returns (LeaseWord word, SkipCode)
+    {
+        word = _leases[key];
+        if (word.status() != Status.Funded || word.seq() != seq) return (word, SkipCode.WRONG_STATE);
+        uint256 deadline = word.start();
+        if (block.timestamp > deadline) return (word, SkipCode.EXPIRED);
+        if (startedAt < deadline - START_WINDOW || startedAt > block.timestamp) {
+            return (word, SkipCode.START_OUT_OF_RANGE);
+        }
+        // By address, not by account number: one slot fewer for a Session key. ERC-1271 is left out on purpose, see
+        // {_accountBehind}.
+        if (signer == address(0) || !_speaksFor(_addressOf[word.buyerId()], signer, Role.Session, startedAt)) {
+            return (word, SkipCode.BAD_ACCEPT_SIGNATURE);
+        }
+        _leases[key] = word.withStart(startedAt).withStatus(Status.Active);
+        emit LeaseStarted({machineKey: key, seq: seq, startedAt: startedAt});
+        return (word, SkipCode.NONE);
     }
 
     /// @dev Pays the provider up to `paid` in all, the market's fee out of it; for a verified lease, into its slot.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ILeaseTrading} from "../interfaces/ILeaseTrading.sol";
+import {ILeasePacked} from "../interfaces/ILeasePacked.sol";
 import {NonceWindow} from "../libraries/NonceWindow.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
 import {PackedBatch} from "../libraries/PackedBatch.sol";
@@ -11,7 +11,7 @@ import {AccountWord} from "../types/AccountWord.sol";
 import {FIRM, INTERRUPTIBLE, PAY_AS_ASK, VERIFIED} from "../types/Flags.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
 import {CloseReason, Role, SkipCode, Status} from "../types/Lifecycle.sol";
-import {MachineKey} from "../types/MachineKey.sol";
+import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
 import {Market} from "../types/Rows.sol";
 import {Openings} from "./Openings.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
@@ -20,7 +20,7 @@ import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/Messa
 /// @dev The same rules in the same order as {Openings}, {Starts} and {Payments}, written a second time for gas: an
 /// entry is read where it lies, nothing is copied. Twin tests hold both to the same events and the same storage.
 /// Bounds that make `unchecked` safe here: fields are as narrow as the layout says, sums as {AccountWord} says.
-abstract contract PackedTrading is ILeaseTrading, Openings {
+abstract contract PackedTrading is ILeasePacked, Openings {
     using PackedBatch for uint256;
 
     // Fields are masked, not cast: a cast is a call of its own in what the compiler makes of it.
@@ -41,7 +41,7 @@ abstract contract PackedTrading is ILeaseTrading, Openings {
 
     // ---------------------------------------------------------------------------------------------- open
 
-    /// @inheritdoc ILeaseTrading
+    /// @inheritdoc ILeasePacked
     function openPacked(uint32 product, uint64 price, uint16 marketId, bytes calldata data) external whenOpen {
         _requireEntries(data.length, PackedBatch.MATCH_BYTES);
         Round memory round = _roundOf(product, price, marketId);
@@ -158,9 +158,39 @@ abstract contract PackedTrading is ILeaseTrading, Openings {
         }
     }
 
+    // ---------------------------------------------------------------------------------------------- begin
+
+    /// @inheritdoc ILeasePacked
+    function beginPacked(address provider, bytes calldata data) external {
+        _requireEntries(data.length, PackedBatch.START_BYTES);
+        if (!_speaksFor(provider, msg.sender, Role.Node, block.timestamp)) revert LeaseBook_NotOwner(msg.sender);
+        bytes32 domainSeparator = _domainSeparatorV4();
+        uint256 entry = PackedBatch.first(data);
+        uint256 end = entry + data.length;
+        for (uint256 i; entry < end;) {
+            SkipCode code = _startEntry(domainSeparator, provider, entry);
+            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
+            unchecked {
+                ++i;
+                entry += PackedBatch.START_BYTES;
+            }
+        }
+    }
+
+    function _startEntry(bytes32 domainSeparator, address provider, uint256 entry) private returns (SkipCode code) {
+        unchecked {
+            uint256 head = PackedBatch.wordAt(entry);
+            bytes32 structHash = PackedBatch.acceptHash(entry, provider);
+            uint256 place = entry + PackedBatch.ACCEPT_SIGNATURE;
+            address signer = PackedBatch.signerOf(domainSeparator, structHash, place);
+            MachineKey key = machineKeyOf(provider, uint32(head >> 224));
+            (, code) = _start(key, uint24(head >> 200), uint32(head >> 168), signer);
+        }
+    }
+
     // ---------------------------------------------------------------------------------------------- close
 
-    /// @inheritdoc ILeaseTrading
+    /// @inheritdoc ILeasePacked
     function closePacked(bytes calldata data, bool withFinals) external {
         uint256 size = PackedBatch.CLOSING_BYTES + (withFinals ? PackedBatch.SIGNATURE_BYTES : 0);
         _requireEntries(data.length, size);

@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {ILeaseTrading} from "../interfaces/ILeaseTrading.sol";
 import {OrderHash} from "../libraries/OrderHash.sol";
-import {PackedBatch} from "../libraries/PackedBatch.sol";
 import {SigCheck} from "../libraries/SigCheck.sol";
 import {READY} from "../types/Flags.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
@@ -51,58 +50,6 @@ abstract contract Starts is ILeaseTrading, Ledger {
         }
         if (code != SkipCode.NONE) revert LeaseBook_BadSignature(_addressOf[word.buyerId()]);
         _requireReadySigned(ready, readySignature);
-    }
-
-    /// @inheritdoc ILeaseTrading
-    function beginPacked(address provider, bytes calldata data) external {
-        _requireEntries(data.length, PackedBatch.START_BYTES);
-        if (!_speaksFor(provider, msg.sender, Role.Node, block.timestamp)) revert LeaseBook_NotOwner(msg.sender);
-        bytes32 domainSeparator = _domainSeparatorV4();
-        uint256 entry = PackedBatch.first(data);
-        uint256 end = entry + data.length;
-        for (uint256 i; entry < end;) {
-            SkipCode code = _startEntry(domainSeparator, provider, entry);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
-            unchecked {
-                ++i;
-                entry += PackedBatch.START_BYTES;
-            }
-        }
-    }
-
-    function _startEntry(bytes32 domainSeparator, address provider, uint256 entry) private returns (SkipCode code) {
-        unchecked {
-            uint256 head = PackedBatch.wordAt(entry);
-            bytes32 structHash = PackedBatch.acceptHash(entry, provider);
-            uint256 place = entry + PackedBatch.ACCEPT_SIGNATURE;
-            address signer = PackedBatch.signerOf(domainSeparator, structHash, place);
-            MachineKey key = machineKeyOf(provider, uint32(head >> 224));
-            (, code) = _start(key, uint24(head >> 200), uint32(head >> 168), signer);
-        }
-    }
-
-    /// @dev Starts the lease if the buyer accepted; writes nothing unless it returns NONE.
-    /// @param signer Of the Accept; zero: nobody.
-    /// @return word The lease as it was.
-    function _start(MachineKey key, uint24 seq, uint32 startedAt, address signer)
-        private
-        returns (LeaseWord word, SkipCode)
-    {
-        word = _leases[key];
-        if (word.status() != Status.Funded || word.seq() != seq) return (word, SkipCode.WRONG_STATE);
-        uint256 deadline = word.start();
-        if (block.timestamp > deadline) return (word, SkipCode.EXPIRED);
-        if (startedAt < deadline - START_WINDOW || startedAt > block.timestamp) {
-            return (word, SkipCode.START_OUT_OF_RANGE);
-        }
-        // By address, not by account number: one slot fewer for a Session key. ERC-1271 is left out on purpose, see
-        // {_accountBehind}.
-        if (signer == address(0) || !_speaksFor(_addressOf[word.buyerId()], signer, Role.Session, startedAt)) {
-            return (word, SkipCode.BAD_ACCEPT_SIGNATURE);
-        }
-        _leases[key] = word.withStart(startedAt).withStatus(Status.Active);
-        emit LeaseStarted({machineKey: key, seq: seq, startedAt: startedAt});
-        return (word, SkipCode.NONE);
     }
 
     function _requireReadySigned(Ready calldata ready, bytes calldata signature) private view {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IBookPart} from "./IBookPart.sol";
 import {ILeaseHolding} from "./ILeaseHolding.sol";
 import {ILeaseModules} from "./ILeaseModules.sol";
 import {ILeaseOffice} from "./ILeaseOffice.sol";
+import {ILeasePacked} from "./ILeasePacked.sol";
 import {ILeaseTrading} from "./ILeaseTrading.sol";
 
 /// @title LeaseBook: the vault, the machines and their leases
@@ -15,4 +17,4 @@ import {ILeaseTrading} from "./ILeaseTrading.sol";
 ///
 /// Assumptions (safety): the token neither takes a fee on transfer nor changes balances by itself; block timestamps
 /// are honest to the minute. Assumptions (liveness): a transaction is included within the claim window.
-interface ILeaseBook is ILeaseTrading, ILeaseOffice, ILeaseHolding, ILeaseModules {}
+interface ILeaseBook is IBookPart, ILeasePacked, ILeaseTrading, ILeaseOffice, ILeaseHolding, ILeaseModules {}

@@ -145,8 +145,6 @@ interface ILeaseOffice is ILeaseBookLog {
     /// @notice How many accounts, products and markets there are; the newest ids.
     function counts() external view returns (uint32 accounts, uint32 products, uint16 markets);
     function windows() external view returns (Windows memory);
-    /// @notice keccak256 of the ABI-encoded constructor arguments that both parts of the book share.
-    function settings() external view returns (bytes32);
     function token() external view returns (address);
     /// @notice Base units of one token, the unit of bonds.
     function bondUnit() external view returns (uint256);

@@ -23,10 +23,6 @@ interface ILeaseTrading is ILeaseBookLog {
     /// @param marketId 0: no market, no fee.
     function openBatch(uint32 product, uint64 price, uint16 marketId, SignedMatch[] calldata matches) external;
 
-    /// @notice {openBatch} by the orders' matcher in calldata without padding ({PackedBatch}: 256 bytes a match).
-    /// @dev Signatures by keys only. A bid that names another provider than the ask's cannot be said here.
-    function openPacked(uint32 product, uint64 price, uint16 marketId, bytes calldata data) external;
-
     /// @notice Opens a match that the orders' matcher signed (a Match of both struct hashes, price and market): whoever
     /// wants the lease need not wait for the matcher to submit it.
     /// @dev Emits {LeaseOpened}; reverts with {LeaseBook_EntryRefused}. Requirements as of an entry of {openBatch},
@@ -68,11 +64,6 @@ interface ILeaseTrading is ILeaseBookLog {
         bytes calldata acceptSignature
     ) external;
 
-    /// @notice Starts leases of one provider in calldata without padding ({PackedBatch}: 75 bytes a lease).
-    /// @dev Emits {LeaseStarted} or {EntrySkipped} per entry. Requirements: the caller is the provider or its Node
-    /// key, whose call stands for the Ready. Of an entry: as of {begin}.
-    function beginPacked(address provider, bytes calldata data) external;
-
     /// @notice Pays vouchers: min(amount, what has accrued) less what was paid. Anyone may submit; never skipped for
     /// being high, never ahead of the clock.
     /// @dev Emits {LeaseSettled} or {EntrySkipped} per entry. Requirements of an entry: the lease is Active or
@@ -92,12 +83,4 @@ interface ILeaseTrading is ILeaseBookLog {
         bytes[] calldata buyerSignatures,
         bytes[] calldata providerSignatures
     ) external;
-
-    /// @notice {closeBatch} in calldata without padding ({PackedBatch}: 97 bytes a lease, 161 with Finals).
-    /// @param withFinals Whether every entry carries the provider's signature; without, the caller is the provider or
-    /// its Node key, or the voucher pays the whole cap.
-    function closePacked(bytes calldata data, bool withFinals) external;
-
-    /// @notice EIP-712 domain separator of ("LeaseBook", "1", chain, this contract).
-    function DOMAIN_SEPARATOR() external view returns (bytes32);
 }

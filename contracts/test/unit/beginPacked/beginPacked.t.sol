@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {ILeasePacked} from "../../../src/interfaces/ILeasePacked.sol";
 import {ILeaseTrading} from "../../../src/interfaces/ILeaseTrading.sol";
 import {SkipCode, Status} from "../../../src/types/Lifecycle.sol";
 import {Accept, Ready} from "../../../src/types/Orders.sol";
@@ -42,7 +43,7 @@ contract BeginPacked is Packing {
             bytes memory plain =
                 abi.encodeCall(ILeaseTrading.begin, (ready, _signReady(nodeKey, ready), accepted, signature));
             bytes memory packed =
-                abi.encodeCall(ILeaseTrading.beginPacked, (provider, _packStart(accepted, signature)));
+                abi.encodeCall(ILeasePacked.beginPacked, (provider, _packStart(accepted, signature)));
             assertEq(_assertTwins(i == 0 ? provider : nodeKey, plain, packed), 1);
         }
     }

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {ILeasePacked} from "../../../src/interfaces/ILeasePacked.sol";
 import {ILeaseTrading} from "../../../src/interfaces/ILeaseTrading.sol";
 import {SkipCode, Status} from "../../../src/types/Lifecycle.sol";
 import {Voucher} from "../../../src/types/Orders.sol";
@@ -28,7 +29,7 @@ contract ClosePacked is Packing {
         bytes memory plain = abi.encodeCall(ILeaseTrading.closeBatch, (vouchers, buyerSignatures, finals));
         bytes memory data = _packClosing(voucher, buyerSignature, finalSignature);
         return
-            _assertTwins(sender, plain, abi.encodeCall(ILeaseTrading.closePacked, (data, finalSignature.length != 0)));
+            _assertTwins(sender, plain, abi.encodeCall(ILeasePacked.closePacked, (data, finalSignature.length != 0)));
     }
 
     function test_closePacked_whenLengthIsNoWholeNumberOfEntries_thenReverts() external {

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {ILeasePacked} from "../../../src/interfaces/ILeasePacked.sol";
 import {ILeaseTrading} from "../../../src/interfaces/ILeaseTrading.sol";
 import {INTERRUPTIBLE, PAY_AS_ASK, VERIFIED} from "../../../src/types/Flags.sol";
 import {SkipCode} from "../../../src/types/Lifecycle.sol";
@@ -21,7 +22,7 @@ contract OpenPacked is Packing {
 
     function _calls(SignedMatch[] memory entries) private view returns (bytes memory plain, bytes memory packed) {
         plain = abi.encodeCall(ILeaseTrading.openBatch, (product, PRICE, marketId, entries));
-        packed = abi.encodeCall(ILeaseTrading.openPacked, (product, PRICE, marketId, _packMatches(entries)));
+        packed = abi.encodeCall(ILeasePacked.openPacked, (product, PRICE, marketId, _packMatches(entries)));
     }
 
     function _one(SignedMatch memory entry) private pure returns (SignedMatch[] memory entries) {

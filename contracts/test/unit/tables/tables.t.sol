@@ -130,16 +130,19 @@ contract Construction is Fixture {
         _try(good, address(1), 604_800, "");
     }
 
-    /// @dev The other part of the book must count by the same rules.
-    function test_construction_whenTheOfficeHasOtherSettings_thenReverts() external {
+    /// @dev The other parts of the book must count by the same rules.
+    function test_construction_whenAnOfficeHasOtherSettings_thenReverts() external {
         Windows memory windows = book.windows();
         ModuleAddresses memory none;
         bytes memory arguments = abi.encode(token, windows, FEE_TO_REGISTER, guardian, none, uint32(0));
         bytes memory others = abi.encode(token, windows, FEE_TO_REGISTER, stranger, none, uint32(0));
         address other = deployCode("BackOffice.sol:BackOffice", others);
-        bytes memory code = bytes.concat(vm.getCode("LeaseBook.sol:LeaseBook"), arguments, abi.encode(other));
-        (address made, bytes memory answer) = _tryCreate(code);
-        assertEq(made, address(0));
-        assertEq(answer, abi.encodeWithSelector(ILeaseBookLog.LeaseBook_WrongOffice.selector, other));
+        bytes memory creation = bytes.concat(vm.getCode("LeaseBook.sol:LeaseBook"), arguments);
+        for (uint256 i; i < 2; ++i) {
+            bytes memory offices = i == 0 ? abi.encode(other, office) : abi.encode(front, other);
+            (address made, bytes memory answer) = _tryCreate(bytes.concat(creation, offices));
+            assertEq(made, address(0));
+            assertEq(answer, abi.encodeWithSelector(ILeaseBookLog.LeaseBook_WrongOffice.selector, other));
+        }
     }
 }

@@ -53,7 +53,7 @@ abstract contract AuditFixture is Fixture {
     }
 
     function _deploy(address token_) internal override returns (ILeaseBook deployed) {
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + BOOK_PARTS);
         deployed = _deployBook(token_, ModuleAddresses(predicted, address(0), address(0)), COMMIT_WINDOW);
         for (uint256 i; i < 2; ++i) {
             verifier[i] = _signer(string.concat("verifier ", vm.toString(i)));
