@@ -42,7 +42,7 @@ abstract contract FuturesFixture is Fixture {
     }
 
     function _deploy(address token_) internal override returns (ILeaseBook deployed) {
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + BOOK_PARTS);
         deployed = _deployBook(token_, ModuleAddresses(address(0), predicted, address(0)), 0);
         module = IFutures(deployCode("Futures.sol:Futures", abi.encode(deployed, _rules())));
         assertEq(address(module), predicted);
