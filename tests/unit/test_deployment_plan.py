@@ -26,7 +26,7 @@ AUDITS = AuditPlan(
             signer=Address(b"\x04" * 20), anchor=Digest(b"\x05" * 32), audits=Address(b"\x06" * 20)
         ),
     ),
-    windows=AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60),
+    windows=AuditWindows(commit=120, challenge=10, hard_cap=240, late_slash=60, answer=30),
 )
 VERIFIED = DeploymentTerms(windows=WINDOWS, audits=AUDITS)
 
