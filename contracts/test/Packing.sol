@@ -80,7 +80,7 @@ abstract contract Packing is Fixture {
         return logsOne.length;
     }
 
-    /// @return writes A hash over every slot that changed, and what it holds afterwards; in no order.
+    /// @return writes A hash over every slot that changed, what it held and what it holds; in no order.
     function _effects(address sender, bytes memory call) private returns (bytes32 writes, Vm.Log[] memory logs) {
         vm.recordLogs();
         vm.startStateDiffRecording();
@@ -93,6 +93,8 @@ abstract contract Packing is Fixture {
             for (uint256 k; k < seen[i].storageAccesses.length; ++k) {
                 Vm.StorageAccess memory access = seen[i].storageAccesses[k];
                 if (!access.isWrite || access.reverted || access.previousValue == access.newValue) continue;
+                // What a slot held in between cancels out.
+                writes ^= keccak256(abi.encode(access.account, access.slot, access.previousValue));
                 writes ^= keccak256(abi.encode(access.account, access.slot, access.newValue));
             }
         }

@@ -83,4 +83,37 @@ contract ClosePacked is Packing {
         book.closePacked(data, false);
         assertEq(_leaseOf(_seq).status, Status.Active);
     }
+
+    /// @dev Fees are credited once a call and market: whoever else the market's account is in the batch.
+    function testFuzz_closePacked_whenMarketsTakeTurns_thenEachGetsItsFees(uint256 seed) external {
+        uint16[3] memory markets = [marketId, _market(buyer, 100), _market(provider, 300)];
+        bytes memory data;
+        (Voucher[] memory vouchers, bytes[] memory buyers, bytes[] memory finals) =
+            (new Voucher[](6), new bytes[](6), new bytes[](6));
+        for (uint256 i; i < 6; ++i) {
+            uint256 dice = uint256(keccak256(abi.encode(seed, i)));
+            vouchers[i] = Voucher(provider, uint32(100 + i), 1, uint48(dice % (CAP + 2)));
+            _run(vouchers[i].index, markets[(dice >> 64) % 3]);
+            buyers[i] = _signVoucher(sessionKey, vouchers[i]);
+            finals[i] = _signFinal(nodeKey, vouchers[i]);
+            data = bytes.concat(data, _packClosing(vouchers[i], buyers[i], finals[i]));
+        }
+        skip(DURATION);
+        bytes memory plain = abi.encodeCall(ILeaseTrading.closeBatch, (vouchers, buyers, finals));
+        assertEq(_assertTwins(stranger, plain, abi.encodeCall(ILeasePacked.closePacked, (data, true))), 6);
+    }
+
+    function _market(address account, uint16 feeBps) private returns (uint16 id) {
+        vm.prank(account);
+        id = book.registerMarket(feeBps);
+    }
+
+    /// @dev A lease of a machine of its own, opened by that market's matcher and begun now.
+    function _run(uint32 index, uint16 market) private {
+        vm.prank(provider);
+        book.addMachine(index, BOND, product);
+        marketId = market;
+        _submit(matcher, PRICE, _paired(_askFrom(provider, index), _bid()));
+        _beginMachine(index);
+    }
 }

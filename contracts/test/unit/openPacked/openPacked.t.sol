@@ -8,6 +8,7 @@ import {INTERRUPTIBLE, PAY_AS_ASK, VERIFIED} from "../../../src/types/Flags.sol"
 import {SkipCode} from "../../../src/types/Lifecycle.sol";
 import {Ask, Bid, SignedMatch} from "../../../src/types/Orders.sol";
 import {Packing} from "../../Packing.sol";
+import {Wallet} from "../../mocks/Wallets.sol";
 
 contract OpenPacked is Packing {
     uint32 private constant MACHINES = 4;
@@ -87,6 +88,21 @@ contract OpenPacked is Packing {
             }
         }
         _assertTwin(entries);
+    }
+
+    /// @dev Contract wallets answer for themselves here too, if 64 bytes are enough for them.
+    function test_openPacked_whenWalletsAreContracts_thenDoesWhatOpenBatchDoes() external {
+        for (uint256 mood; mood <= uint256(Wallet.Mood.ReturnsHalfAWord); ++mood) {
+            Wallet seller = new Wallet(stranger, Wallet.Mood(mood));
+            token.mint(address(seller), CASH);
+            seller.join(book, CASH);
+            vm.prank(address(seller));
+            book.addMachine(INDEX, BOND, product);
+            Ask memory ask = _askFrom(address(seller), INDEX);
+            Bid memory bid = _bid();
+            bytes memory signature = _sign(matcher, _hash(ask)); // of somebody else
+            _assertTwin(_one(SignedMatch(ask, bid, signature, _sign(buyer, _hash(bid)))));
+        }
     }
 
     function test_openPacked_whenAnOrderNamesAnotherMatcherProductOrCount_thenSkips() external {
