@@ -33,8 +33,12 @@ abstract contract Packing is Fixture {
     }
 
     function _packMatches(SignedMatch[] memory entries) internal pure returns (bytes memory data) {
+        data = new bytes(256 * entries.length);
         for (uint256 i; i < entries.length; ++i) {
-            data = bytes.concat(data, _packMatch(entries[i]));
+            bytes memory packed = _packMatch(entries[i]);
+            assembly ("memory-safe") {
+                mcopy(add(add(data, 0x20), mul(i, 256)), add(packed, 0x20), 256)
+            }
         }
     }
 

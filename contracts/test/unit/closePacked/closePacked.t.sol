@@ -85,6 +85,7 @@ contract ClosePacked is Packing {
     }
 
     /// @dev Fees are credited once a call and market: whoever else the market's account is in the batch.
+    /// forge-config: default.fuzz.runs = 64
     function testFuzz_closePacked_whenMarketsTakeTurns_thenEachGetsItsFees(uint256 seed) external {
         uint16[3] memory markets = [marketId, _market(buyer, 100), _market(provider, 300)];
         bytes memory data;

@@ -75,6 +75,7 @@ contract OpenPacked is Packing {
         _assertTwin(_one(entry));
     }
 
+    /// forge-config: default.fuzz.runs = 64
     function testFuzz_openPacked_whenManyEntries_thenDoesWhatOpenBatchDoes(uint256 seed) external {
         SignedMatch[] memory entries = new SignedMatch[](MACHINES + 2);
         for (uint256 i; i < entries.length; ++i) {
