@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ILeaseBook} from "../../../src/interfaces/ILeaseBook.sol";
 import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
+import {SignedMatch} from "../../../src/types/Orders.sol";
 import {ModuleAddresses, Windows} from "../../../src/types/Rows.sol";
 import {Fixture} from "../../Fixture.sol";
 import {FeeToken, PlainToken, ReentrantToken} from "../../mocks/Tokens.sol";
@@ -123,6 +124,15 @@ contract AttackByTokens is Fixture {
         vm.prank(stranger);
         direct.register();
         assertEq(book.accountOf(stranger).id, 0);
+    }
+
+    function test_attack_frontOfficeCalledDirectly() external {
+        assertGt(front.code.length, 0);
+        SignedMatch[] memory entries = new SignedMatch[](1);
+        entries[0] = _paired(_ask(), _bid());
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_UnknownProduct.selector, product));
+        vm.prank(matcher);
+        ILeaseBook(front).openBatch(product, PRICE, marketId, entries);
     }
 
     function test_attack_unknownSelector() external {
