@@ -24,7 +24,7 @@ PYTEST      = $(BIN)/pytest -n 2 --dist loadfile -m "not alone" $(PYTEST_ARGS)
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench contracts lock clean
+.PHONY: help demo test check bench contracts mutants lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench: .venv/.ready  ## every published number, measured again
 contracts: .venv/.ready contracts/node_modules/.package-lock.json  ## build, and export ABI and bytecode
 	$(FORGE) build
 	$(WITH_NODE) $(BIN)/python -m contracts.script.export
+
+mutants: .venv/.ready contracts/node_modules/.package-lock.json  ## do tests notice faults in the money paths
+	$(WITH_NODE) $(BIN)/python -m contracts.script.mutants
 
 lock: | $(filter .tools/bin/uv,$(UV))  ## resolve the Python locks again (they name no registry)
 	$(UV) $(COMPILE) --extra all --group dev --output-file requirements.lock pyproject.toml
