@@ -22,14 +22,14 @@ from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
 from cloud_gpu.protocol.adapters.evm_transaction import Fees, Transaction
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import (
-    FUTURES,
-    GROUP_BUY,
     LEASE_BOOK,
     PAYMENT_TOKEN,
     VERIFICATION,
     Deployment,
     DeploymentTerms,
 )
+from cloud_gpu.protocol.futures import FUTURES
+from cloud_gpu.protocol.group_buy import GROUP_BUY
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.values import Address, keccak256
 

@@ -8,45 +8,15 @@ from cloud_gpu.protocol.adapters.bindings import futures, group_buy, lease_book
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_calls import struct
 from cloud_gpu.protocol.calls import PostReady
-from cloud_gpu.protocol.deployment import FUTURES, GROUP_BUY
+from cloud_gpu.protocol.futures import FUTURES, FutureOrder
+from cloud_gpu.protocol.group_buy import GROUP_BUY, Pledge
 from cloud_gpu.protocol.identity import KeyRole, LocalKey
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.signing import Domain, TypedData, sign
-from cloud_gpu.protocol.units import Price, TokenAmount
-from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.protocol.signing import Domain, sign
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Digest
 
 _HOUR = 3_600
-
-
-class FutureOrder(TypedData, frozen=True, kw_only=True):
-    """A side of a future, signed by its trader."""
-
-    TYPE = (
-        "FutureOrder(address trader,bool isBuy,uint32 product,uint32 windowStart,"
-        "uint24 windowSeconds,uint16 units,uint64 limitPricePerHour,uint32 startBy,uint32 nonce,"
-        "address matcher)"
-    )
-    trader: Address
-    is_buy: bool
-    product: int
-    window_start: int
-    window_seconds: int
-    units: int
-    limit_price_per_hour: Price
-    start_by: int
-    nonce: int
-    matcher: Address
-
-
-class Pledge(TypedData, frozen=True, kw_only=True):
-    """Money promised to a campaign, signed by its buyer."""
-
-    TYPE = "Pledge(address buyer,bytes32 campaignId,uint48 maxAmount,uint16 slices,uint32 nonce)"
-    buyer: Address
-    campaign_id: Digest
-    max_amount: TokenAmount
-    slices: int
-    nonce: int
 
 
 class Futures:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cloud_gpu.adapters.offers import Offer, dealt, read_offers, single_gpus
-from cloud_gpu.protocol.deployment import AuditWindows, FuturesRules
+from cloud_gpu.protocol.deployment import AuditWindows
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens

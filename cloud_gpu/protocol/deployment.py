@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from cloud_gpu.protocol.futures import FUTURES, FuturesRules
+from cloud_gpu.protocol.group_buy import GROUP_BUY
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.signing import Domain
-from cloud_gpu.protocol.units import ZERO_TOKENS, BasisPoints, TokenAmount
+from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
 
 PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105
@@ -17,8 +19,6 @@ LEASE_BOOK: Final = "LeaseBook"
 FRONT_OFFICE: Final = "FrontOffice"
 BACK_OFFICE: Final = "BackOffice"
 VERIFICATION: Final = "Verification"
-FUTURES: Final = "Futures"
-GROUP_BUY: Final = "GroupBuy"
 
 
 class AuditWindows(Value, frozen=True, kw_only=True):
@@ -56,20 +56,6 @@ class AuditPlan(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.verifiers[0].signer == self.verifiers[1].signer:
             raise ValueError(f"verifiers are two different keys, found {self.verifiers[0].signer}")
-
-
-class FuturesRules(Value, frozen=True, kw_only=True):
-    """What a deployment of Futures fixes."""
-
-    long_margin: BasisPoints = BasisPoints(1500)
-    short_margin: BasisPoints = BasisPoints(2500)
-    """Shares of a contract's value."""
-    margin_floor: TokenAmount = TokenAmount(1_000_000)
-    """The least margin of a contract, base units."""
-    lead: int = 24 * 3600
-    """Seconds before a window's start: funding and nomination close then."""
-    lead_short: int = 6 * 3600
-    """The same for windows under a day."""
 
 
 class DeploymentTerms(Value, frozen=True, kw_only=True):

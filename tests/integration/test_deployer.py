@@ -29,7 +29,6 @@ from cloud_gpu.protocol.deployment import (
     AuditWindows,
     Deployment,
     DeploymentTerms,
-    FuturesRules,
     VerifierAccount,
 )
 from cloud_gpu.protocol.errors import (
@@ -38,6 +37,7 @@ from cloud_gpu.protocol.errors import (
     GasTooSmall,
     SettingsInvalid,
 )
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import TokenAmount

@@ -23,13 +23,13 @@ from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets, whole
 from cloud_gpu.protocol.deployment import (
     BACK_OFFICE,
     FRONT_OFFICE,
-    FUTURES,
-    GROUP_BUY,
     LEASE_BOOK,
     VERIFICATION,
     Deployment,
 )
 from cloud_gpu.protocol.errors import ChainUnavailable, DeploymentDiffers
+from cloud_gpu.protocol.futures import FUTURES
+from cloud_gpu.protocol.group_buy import GROUP_BUY
 from cloud_gpu.protocol.values import Address
 
 

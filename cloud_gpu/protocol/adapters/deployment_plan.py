@@ -16,14 +16,14 @@ from cloud_gpu.protocol.adapters.evm_abi import Interface, interface
 from cloud_gpu.protocol.deployment import (
     BACK_OFFICE,
     FRONT_OFFICE,
-    FUTURES,
-    GROUP_BUY,
     LEASE_BOOK,
     PAYMENT_TOKEN,
     VERIFICATION,
     Deployment,
     DeploymentTerms,
 )
+from cloud_gpu.protocol.futures import FUTURES
+from cloud_gpu.protocol.group_buy import GROUP_BUY
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 

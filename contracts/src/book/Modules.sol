@@ -110,11 +110,13 @@ abstract contract Modules is ILeaseModules, Ledger {
         if (cap == 0 || cap > CAP_MAX) return (SkipCode.CAP_OUT_OF_RANGE, 0);
         uint256 free = _freeBond(word, machine) * BOND_UNIT;
         if (free < SettlementLib.shareUp(cap, rules.minBondBps)) return (SkipCode.BOND_TOO_LOW, 0);
+        uint32 buyerId = _accounts[opening.buyer].id();
+        if (buyerId == 0) revert LeaseBook_NotRegistered(opening.buyer);
         seq = uint24(next);
         word = word.funded({
             cap_: cap,
             marketId_: opening.marketId,
-            buyerId_: _accounts[opening.buyer].id(),
+            buyerId_: buyerId,
             deadline: block.timestamp + START_WINDOW,
             duration_: opening.duration,
             seq_: seq,

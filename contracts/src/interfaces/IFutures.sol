@@ -43,8 +43,8 @@ interface IFutures is IFirmLeases {
     );
     /// @notice Pair `index` of a call was left out.
     event PairSkipped(uint256 index, SkipCode code);
-    /// @notice `to` stands where `from` stood.
-    event FutureAssigned(uint40 indexed contractId, bool isBuy, address indexed from, address indexed to);
+    /// @notice `joiner` stands where `leaver` stood.
+    event FutureAssigned(uint40 indexed contractId, bool isBuy, address indexed leaver, address indexed joiner);
     /// @notice The long locked the whole price.
     event FutureFunded(uint40 indexed contractId, uint64 amount);
     /// @notice The short will deliver these machines of its own, in place of any it named before.
@@ -86,8 +86,8 @@ interface IFutures is IFirmLeases {
     error Futures_NoDefault(uint40 contractId);
     /// @notice A side has not done its part: there is nothing to deliver.
     error Futures_NotReady(uint40 contractId);
-    /// @notice `from` does not hold that side, or `to` holds the other one.
-    error Futures_BadAssignment(address from, address to);
+    /// @notice `joiner` is no account, or a side of the contract.
+    error Futures_BadAssignment(address leaver, address joiner);
     error Futures_BadSignature(address account);
     /// @notice 1 to `limit` machines, found `found`.
     error Futures_WrongCount(uint256 found, uint256 limit);

@@ -31,13 +31,14 @@ interface ILeaseModules is ILeaseBookLog {
     /// @dev Emits {ModuleGave} and {LeaseOpened}. Returns a code, with nothing changed, where {openBatch} would skip:
     /// the machine is of the product and Free or Paused (a nominated machine may wait off the market), a lease number
     /// is left, the cap is 1 to 2^48-1, the free bond covers minBondBps of it, buyer and provider differ.
-    /// Requirements: the caller is Futures.
+    /// Requirements: the caller is Futures, and holds the cap; the buyer is registered.
     /// @return seq The lease's number.
     function openFirm(MachineKey machineKey, Opening calldata opening) external returns (SkipCode, uint24 seq);
 
     /// @notice Opens a lease of a signed ask whose price comes out of what GroupBuy holds.
     /// @dev As {openFirm}, of a Free machine; and the ask's own limits hold as in {openBatch}: product, price,
-    /// duration, startBy, fee, number, flags, signature; its matcher is GroupBuy. Requirements: the caller is GroupBuy.
+    /// duration, startBy, fee, number, flags, signature; its matcher is GroupBuy. Requirements: the caller is GroupBuy,
+    /// and holds the cap; the buyer is registered.
     function openPledged(Ask calldata ask, bytes calldata signature, Opening calldata opening)
         external
         returns (SkipCode);

@@ -10,7 +10,7 @@ library ModuleHash {
         "FutureOrder(address trader,bool isBuy,uint32 product,uint32 windowStart,uint24 windowSeconds,uint16 units,uint64 limitPricePerHour,uint32 startBy,uint32 nonce,address matcher)"
     );
     bytes32 internal constant ASSIGNMENT = keccak256(
-        "Assignment(uint40 contractId,bool isBuy,address from,address to,uint64 fromPays,uint64 toPays,uint32 expiry,uint32 nonce)"
+        "Assignment(uint40 contractId,bool isBuy,address leaver,address joiner,uint64 leaverPays,uint64 joinerPays,uint32 expiry,uint32 nonce)"
     );
     bytes32 internal constant PLEDGE =
         keccak256("Pledge(address buyer,bytes32 campaignId,uint48 maxAmount,uint16 slices,uint32 nonce)");

@@ -228,27 +228,27 @@ contract Futures is IFutures, EIP712 {
     function assign(Assignment calldata assignment, bytes calldata signature) external {
         // Checks
         Row storage row = _beforeDeadline(assignment.contractId);
-        (address from, address to) = (assignment.from, assignment.to);
+        (address leaver, address joiner) = (assignment.leaver, assignment.joiner);
         bool isBuy = assignment.isBuy;
         bool done = isBuy ? row.funded : row.machines != 0;
         if (done) revert Futures_AlreadyDone(assignment.contractId);
         (uint32 mine, uint32 other) = isBuy ? (row.longId, row.shortId) : (row.shortId, row.longId);
-        if (msg.sender != from || BOOK.addressOf(mine) != from) revert Futures_NotOwner(msg.sender);
-        uint32 joiner = BOOK.accountOf(to).id;
-        if (joiner == 0 || joiner == mine || joiner == other) revert Futures_BadAssignment(from, to);
+        if (msg.sender != leaver || BOOK.addressOf(mine) != leaver) revert Futures_NotOwner(msg.sender);
+        uint32 next = BOOK.accountOf(joiner).id;
+        if (next == 0 || next == mine || next == other) revert Futures_BadAssignment(leaver, joiner);
         if (block.timestamp > assignment.expiry) revert Futures_TooLate(assignment.expiry);
         address signer = SigCheck.recover(_hashTypedDataV4(ModuleHash.hash(assignment)), signature);
-        if (signer == address(0) || signer != to) revert Futures_BadSignature(to);
+        if (signer == address(0) || signer != joiner) revert Futures_BadSignature(joiner);
         // Effects
         uint64 margin = isBuy ? row.longMargin : row.shortMargin;
-        if (isBuy) row.longId = joiner;
-        else row.shortId = joiner;
+        if (isBuy) row.longId = next;
+        else row.shortId = next;
         // Interactions
-        _enter(to, assignment.nonce, margin);
-        BOOK.giveCash(from, margin);
-        _pass(from, to, assignment.fromPays);
-        _pass(to, from, assignment.toPays);
-        emit FutureAssigned({contractId: assignment.contractId, isBuy: isBuy, from: from, to: to});
+        _enter(joiner, assignment.nonce, margin);
+        BOOK.giveCash(leaver, margin);
+        _pass(leaver, joiner, assignment.leaverPays);
+        _pass(joiner, leaver, assignment.joinerPays);
+        emit FutureAssigned({contractId: assignment.contractId, isBuy: isBuy, leaver: leaver, joiner: joiner});
     }
 
     function _pass(address from, address to, uint64 amount) private {

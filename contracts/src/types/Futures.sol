@@ -41,12 +41,12 @@ struct FuturePair {
 struct Assignment {
     uint40 contractId;
     bool isBuy;
-    address from;
-    address to;
+    address leaver;
+    address joiner;
     /// Base units the leaver pays to be rid of the side.
-    uint64 fromPays;
+    uint64 leaverPays;
     /// Base units the joiner pays to have it.
-    uint64 toPays;
+    uint64 joinerPays;
     uint32 expiry;
     uint32 nonce;
 }

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from cloud_gpu.protocol import codec
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.futures import Assignment, FutureOrder
+from cloud_gpu.protocol.group_buy import Pledge
 from cloud_gpu.protocol.identity import (
     Delegation,
     Delegations,
@@ -42,7 +44,11 @@ from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "orders.json").read_text())
 KINDS: dict[str, type[TypedData]] = {
-    kind.__name__: kind for kind in (Ask, Bid, Match, Ready, Accept, Voucher, Final, Document)
+    kind.__name__: kind
+    for kind in (
+        *(Ask, Bid, Match, Ready, Accept, Voucher, Final, Document),
+        *(FutureOrder, Assignment, Pledge),
+    )
 }
 DOMAIN = Domain(
     name=VECTORS["domain"]["name"],
@@ -63,11 +69,11 @@ def _snake(name: str) -> str:
 
 
 def _value(field: str, text: str) -> Any:
-    if field in ("minPricePerHour", "maxPricePerHour", "price"):
+    if field in ("minPricePerHour", "maxPricePerHour", "limitPricePerHour", "price"):
         return Price(int(text))
     if field in ("maxFeeBps", "auditBps"):
         return BasisPoints(int(text))
-    if field == "amount":
+    if field in ("amount", "leaverPays", "joinerPays", "maxAmount"):
         return TokenAmount(int(text))
     if text.startswith("0x"):
         return Address.parse(text) if len(text) == 42 else Digest.parse(text)

@@ -13,10 +13,10 @@ _CONTRACT: Final = "Futures"
 class Assignment(Row, frozen=True):
     contract_id: int
     is_buy: bool
-    from_: Address
-    to: Address
-    from_pays: int
-    to_pays: int
+    leaver: Address
+    joiner: Address
+    leaver_pays: int
+    joiner_pays: int
     expiry: int
     nonce: int
 

@@ -103,10 +103,10 @@ abstract contract FuturesFixture is Fixture {
         return Assignment({
             contractId: id,
             isBuy: isBuy,
-            from: from,
-            to: joiner,
-            fromPays: 0,
-            toPays: 0,
+            leaver: from,
+            joiner: joiner,
+            leaverPays: 0,
+            joinerPays: 0,
             expiry: uint32(block.timestamp + 1 hours),
             nonce: _nextOrder++
         });

@@ -10,13 +10,13 @@ contract Assign is FuturesFixture {
     function _refused(Assignment memory value, bytes memory error_) private {
         bytes memory signature = _signAssignment(joiner, value);
         vm.expectRevert(error_);
-        vm.prank(value.from);
+        vm.prank(value.leaver);
         module.assign(value, signature);
     }
 
     function _assign(Assignment memory value) private {
         bytes memory signature = _signAssignment(joiner, value);
-        vm.prank(value.from);
+        vm.prank(value.leaver);
         module.assign(value, signature);
     }
 
@@ -55,7 +55,7 @@ contract Assign is FuturesFixture {
         Assignment memory value = _assignment(id, true, buyer);
         address[3] memory bad = [buyer, provider, stranger];
         for (uint256 i; i < 3; ++i) {
-            value.to = bad[i];
+            value.joiner = bad[i];
             _refused(value, abi.encodeWithSelector(IFutures.Futures_BadAssignment.selector, buyer, bad[i]));
         }
     }
@@ -87,7 +87,7 @@ contract Assign is FuturesFixture {
     function test_assign_whenTheLongLeaves_thenMarginsSwapAndTheJoinerPays() external {
         uint40 id = _openContract();
         Assignment memory value = _assignment(id, true, buyer);
-        value.toPays = 7e6;
+        value.joinerPays = 7e6;
         _assign(value);
         assertEq(module.contractOf(id).long, joiner);
         assertEq(_cash(buyer), CASH + 7e6);
@@ -99,7 +99,7 @@ contract Assign is FuturesFixture {
         uint40 id = _openContract();
         uint256 before = _cash(provider);
         Assignment memory value = _assignment(id, false, provider);
-        value.fromPays = 5e6;
+        value.leaverPays = 5e6;
         _assign(value);
         assertEq(module.contractOf(id).short, joiner);
         assertEq(_cash(provider), before + SHORT_MARGIN - 5e6);

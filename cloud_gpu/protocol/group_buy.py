@@ -1,0 +1,99 @@
+"""Group buys: a campaign that buyers agree on by its id, and the pledge each of them signs.
+
+Equal to GroupBuy.sol on shared vectors (tests/vectors/futures.json holds the ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cloud_gpu.protocol.signing import TypedData
+from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol.values import Address, Digest, Value, keccak256
+
+GROUP_BUY: Final = "GroupBuy"
+"""The contract, also in its EIP-712 domain."""
+PLEDGES_MAX: Final = 100
+SLICES_MAX: Final = 100
+"""Of one campaign."""
+CAMPAIGN_S_MAX: Final = 14 * 24 * 3600
+"""From a pledge to the deadline."""
+ANY_PROVIDER: Final = Digest(bytes(32))
+
+
+class Campaign(Value, frozen=True, kw_only=True):
+    """Everything that a group buy's pledges agree on; nobody can change any of it."""
+
+    organiser: Address
+    """Whoever set it up; it has no rights."""
+    product: int
+    price_per_hour: Price
+    """What every lease costs."""
+    duration: int
+    """Of every lease, seconds."""
+    goal: int
+    """Slices (machines) without which no lease opens."""
+    window_start: int
+    """When it may close at the earliest, Unix seconds."""
+    deadline: int
+    market_id: int = 0
+    providers_hash: Digest = ANY_PROVIDER
+    """See `providers_hash`."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.goal <= SLICES_MAX:
+            raise ValueError(f"campaign.goal is 1 to {SLICES_MAX}, found {self.goal}")
+        if self.window_start > self.deadline:
+            raise ValueError("campaign.window_start is not after its deadline")
+
+    def id(self, *, chain_id: int, contract: Address) -> Digest:
+        """keccak256 of chain, contract and all fields, ABI-encoded: what pledges name."""
+        whole = (
+            self.product,
+            self.price_per_hour.value,
+            self.duration,
+            self.goal,
+            self.window_start,
+            self.deadline,
+            self.market_id,
+        )
+        words = (
+            _word(chain_id),
+            _padded(contract),
+            _padded(self.organiser),
+            *map(_word, whole),
+            self.providers_hash.raw,
+        )
+        return keccak256(b"".join(words))
+
+
+def providers_hash(providers: Sequence[Address]) -> Digest:
+    """What a campaign names that only these may serve, in this order."""
+    head = (_word(32), _word(len(providers)))
+    return keccak256(b"".join((*head, *map(_padded, providers))))
+
+
+def _word(value: int) -> bytes:
+    return value.to_bytes(32, "big")
+
+
+def _padded(address: Address) -> bytes:
+    return address.raw.rjust(32, b"\0")
+
+
+class Pledge(TypedData, frozen=True, kw_only=True):
+    """A buyer's promise to lease `slices` machines; locked at once. Its own key alone signs."""
+
+    TYPE = "Pledge(address buyer,bytes32 campaignId,uint48 maxAmount,uint16 slices,uint32 nonce)"
+    buyer: Address
+    campaign_id: Digest
+    max_amount: TokenAmount
+    """The most that is locked for all slices together."""
+    slices: int
+    nonce: int
+    """Of the account's window, which its bids share."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.slices <= SLICES_MAX:
+            raise ValueError(f"pledge.slices is 1 to {SLICES_MAX}, found {self.slices}")
