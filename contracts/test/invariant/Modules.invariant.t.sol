@@ -10,7 +10,7 @@ contract ModulesInvariants is Test {
 
     function setUp() external {
         world = new GroupHandler();
-        bytes4[] memory actions = new bytes4[](12);
+        bytes4[] memory actions = new bytes4[](13);
         actions[0] = world.openFuture.selector;
         actions[1] = world.fund.selector;
         actions[2] = world.nominate.selector;
@@ -23,6 +23,7 @@ contract ModulesInvariants is Test {
         actions[9] = world.pledge.selector;
         actions[10] = world.closeCampaign.selector;
         actions[11] = world.refundPledge.selector;
+        actions[12] = world.clear.selector;
         targetContract(address(world));
         targetSelector(FuzzSelector({addr: address(world), selectors: actions}));
     }
@@ -48,9 +49,9 @@ contract ModulesInvariants is Test {
 contract ModulesHandlersReach is Test {
     function test_handlers_whenActingAtRandom_thenReachEveryEnd() external {
         GroupHandler world = new GroupHandler();
-        for (uint256 i; i < 400; ++i) {
+        for (uint256 i; i < 1200; ++i) {
             uint256 seed = uint256(keccak256(abi.encode(i)));
-            uint256 action = seed % 10;
+            uint256 action = (seed >> 200) % 11;
             if (action == 0) world.openFuture(seed);
             else if (action == 1) world.assign(seed);
             else if (action == 2) world.finish(seed);
@@ -58,6 +59,7 @@ contract ModulesHandlersReach is Test {
             else if (action == 6) world.pauseMachine(seed);
             else if (action == 7) world.closeCampaign(seed);
             else if (action == 8) world.refundPledge(seed);
+            else if (action == 9) world.clear(seed);
             else world.wait_(seed);
         }
         string[16] memory names = [

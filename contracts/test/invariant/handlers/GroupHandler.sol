@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {Campaign, CampaignState, LockedPledge, Pledge, PledgedAsk} from "../../../src/types/GroupBuys.sol";
 import {Status} from "../../../src/types/Lifecycle.sol";
-import {Ask} from "../../../src/types/Orders.sol";
+import {Accept, Ask, Ready, Voucher} from "../../../src/types/Orders.sol";
 import {Lease} from "../../../src/types/Rows.sol";
 import {FuturesHandler} from "./FuturesHandler.sol";
 
@@ -72,6 +72,26 @@ contract GroupHandler is FuturesHandler {
             assertEq(pool.pledgeOf(id, place).amount, 0, "served or refunded");
         }
         ++calls["closeCampaign"];
+        if (seed % 4 == 0) return;
+        for (uint256 i; i < asks.length; ++i) {
+            _useUp(asks[i].ask);
+        }
+    }
+
+    /// @dev A lease that both end by agreement as soon as it began, so that its machine is free for others.
+    function _useUp(Ask memory ask) private {
+        address who = book.leaseOf(ask.provider, ask.index, ask.seq).buyer;
+        Ready memory ready = Ready(ask.provider, ask.index, ask.seq, bytes32(0));
+        Accept memory accepted = Accept(ask.provider, ask.index, ask.seq, uint32(block.timestamp));
+        book.begin(ready, _signReady(ask.provider, ready), accepted, _signAccept(who, accepted));
+        Voucher memory last = Voucher(ask.provider, ask.index, ask.seq, 0);
+        _close(ask.provider, last, _signFinal(who, last), "");
+    }
+
+    /// @dev Whatever still occupies a machine, ended by a stranger.
+    function clear(uint256 seed) external {
+        _endLease(shorts[seed % 2], uint32((seed >> 8) % 3));
+        ++calls["clear"];
     }
 
     /// @dev One of every free machine, at most `most`.
