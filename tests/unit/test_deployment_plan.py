@@ -11,7 +11,6 @@ from cloud_gpu.protocol.deployment import (
     DeploymentTerms,
     VerifierAccount,
 )
-from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest

@@ -59,7 +59,7 @@ abstract contract ModulesWorld is Fixture {
     function setUp() public override {}
 
     function _deploy(address token_) internal override returns (ILeaseBook deployed) {
-        uint256 next = vm.getNonce(address(this)) + 2;
+        uint256 next = vm.getNonce(address(this)) + BOOK_PARTS;
         address first = vm.computeCreateAddress(address(this), next);
         address second = vm.computeCreateAddress(address(this), next + 1);
         deployed = _deployBook(token_, ModuleAddresses(address(0), first, second), 0);

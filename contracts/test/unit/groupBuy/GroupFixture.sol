@@ -46,7 +46,7 @@ abstract contract GroupFixture is Fixture {
     }
 
     function _deploy(address token_) internal override returns (ILeaseBook deployed) {
-        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + 2);
+        address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)) + BOOK_PARTS);
         deployed = _deployBook(token_, ModuleAddresses(address(0), address(0), predicted), 0);
         module = IGroupBuy(deployCode("GroupBuy.sol:GroupBuy", abi.encode(deployed)));
         assertEq(address(module), predicted);
