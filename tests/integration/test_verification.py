@@ -48,7 +48,7 @@ __all__ = ["audits", "verified", "verified_once"]
 
 def test_the_second_contract_lies_where_the_first_one_names_it(verified: Deployed) -> None:
     deployment = verified.deployment
-    assert deployment.verification == created_at(key("deployer").address, 3)
+    assert deployment.verification == created_at(key("deployer").address, 4)
     assert deployment.verifiers == (FIRST.address, SECOND.address)
     assert deployment.audit == WINDOWS
     assert deployment.contracts == (deployment.lease_book, deployment.verification)
