@@ -74,7 +74,6 @@ _ARITHMETIC = (
         "cap * window / duration",
     ),
     _fault(_NONCES, "a nonce is used twice", "bits & bit != 0", _OFF),
-    _fault(_NONCES, "a dead nonce lives", "nonce < base", _OFF, "if (nonce < base)"),
     _fault(_NONCES, "one order voids all that follow", "ahead > STEP_MAX", _OFF),
 )
 
