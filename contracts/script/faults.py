@@ -211,9 +211,8 @@ _LEASES = (
     _fault(
         _PAYMENTS,
         "anybody signs a Final",
-        "signer == address(0)",
-        _OFF,
-        "if (signer == address(0))",
+        "_speaksFor(voucher.provider, signer, Role.Node, block.timestamp)",
+        "true",
     ),
     _fault(_ENDINGS, "anybody stops a lease", "_accounts[msg.sender].id() != word.buyerId()", _OFF),
     _fault(_ENDINGS, "a stop returns nothing", "_credit(msg.sender, word.cap() - ceiling);", ""),
