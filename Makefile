@@ -43,7 +43,7 @@ check: .venv/.ready contracts/node_modules/.package-lock.json  ## format, lint, 
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(FORGE) fmt --check
-	$(FORGE) build --sizes
+	$(FORGE) build --sizes --skip test script
 	$(WITH_NODE) $(BIN)/python -m contracts.script.export --check
 
 bench: .venv/.ready  ## every published number, measured again

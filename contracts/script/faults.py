@@ -37,6 +37,10 @@ _ACCOUNTS = "book/Accounts.sol"
 _VERIFICATION = "modules/Verification.sol"
 _FAULTS = "modules/VerificationFaults.sol"
 _AUDIT = "libraries/AuditLib.sol"
+_PACKED = "book/PackedTrading.sol"
+_MARGIN = "libraries/MarginLib.sol"
+_FUTURES = "modules/Futures.sol"
+_GROUP = "modules/GroupBuy.sol"
 
 _ARITHMETIC = (
     _fault(
@@ -309,7 +313,86 @@ _AUDITS = (
     _fault(_VERIFICATION, "a batch ends with a lock left", "uint24(word.locked())", "uint24(0)"),
     _fault(_VERIFICATION, "the other verifier takes the audit pay", "!late", _OFF),
     _fault(_AUDIT, "a proof of a segment that is none", "i >= n", _OFF),
-    _fault(_AUDIT, "weights beyond the whole", "weight + other.weight > WEIGHT_ONE", _OFF),
 )
 
-FAULTS = (*_ARITHMETIC, *_MONEY, *_LEASES, *_AUDITS)
+_TWINS = (
+    _fault(
+        _PACKED,
+        "a packed fee above the ask's limit",
+        "round.feeBps > ((terms >> 136) & U16)",
+        _OFF,
+    ),
+    _fault(
+        _PACKED, "a packed fee above the bid's limit", "round.feeBps > ((terms >> 24) & U16)", _OFF
+    ),
+    _fault(_PACKED, "one deals with oneself, packed", "ask >> 96 == bid >> 96", _OFF),
+    _fault(_PACKED, "a packed price below the ask", "price < (ask & U64)", _OFF),
+    _fault(_PACKED, "a packed price above the bid", "price > (bid & U64)", _OFF),
+    _fault(_PACKED, "a packed lease too long", "duration > ((terms >> 184) & U24)", _OFF),
+    _fault(_PACKED, "a packed ask too old", "block.timestamp > ((terms >> 152) & U32)", _OFF),
+    _fault(_PACKED, "two packed leases on a machine", "!word.isFree()", _OFF),
+    _fault(_PACKED, "packed cash below the cap", "account.cash() < cap", _OFF),
+    _fault(_PACKED, "a packed bid opens twice", "!usable", _OFF),
+    _fault(_PACKED, "the packed cap stays with the buyer", "account = account.minus(cap);", ""),
+    _fault(
+        _PACKED,
+        "anybody signs a packed bid",
+        "signer != address(0) && signer == buyer",
+        "true",
+    ),
+    _fault(_PACKED, "the packed rest stays", "_credit(buyer, word.cap() - paid);", ""),
+    _fault(
+        _PACKED,
+        "a packed fee is not taken",
+        "delta - _takeFee(fees, word, delta)",
+        "delta",
+    ),
+    _fault(
+        _PACKED,
+        "a market's fees go to the next one",
+        "id != fees.marketId",
+        "fees.marketId == 0",
+        "if (id != fees.marketId) {",
+    ),
+    _fault(
+        _PACKED,
+        "a stale packed voucher closes",
+        "!_isFinal(domainSeparator, entry, withFinal)",
+        _OFF,
+    ),
+)
+
+_MODULES = (
+    _fault(_MARGIN, "a margin rounds down", "(HOUR * ONE - 1)", "0"),
+    _fault(_MARGIN, "a margin below its floor", "share > floor ? share : floor", "share"),
+    _fault(_FUTURES, "one trades with oneself", "buy.trader == sell.trader", _OFF),
+    _fault(_FUTURES, "a stranger assigns a side", "msg.sender != leaver", _OFF),
+    _fault(_FUTURES, "an assignment that nobody signed", "signer != joiner", _OFF),
+    _fault(
+        _FUTURES,
+        "a default before the deadline",
+        "block.timestamp < opensAt",
+        _OFF,
+        "if (block.timestamp < opensAt) revert Futures_TooEarly(opensAt);\n        bool nominated",
+    ),
+    _fault(_FUTURES, "a unit is settled twice", "delete _units[machine][seq];", ""),
+    _fault(_FUTURES, "anybody ends a firm lease", "msg.sender != address(BOOK)", _OFF),
+    _fault(_GROUP, "a pledge above its limit", "amount > pledge.maxAmount", _OFF),
+    _fault(_GROUP, "a group closes below its goal", "asks.length < campaign.goal", _OFF),
+    _fault(
+        _GROUP,
+        "a group closes twice",
+        "state.closed",
+        _OFF,
+        "if (state.closed) revert GroupBuy_AlreadyClosed(id);\n        if (block.timestamp",
+    ),
+    _fault(_GROUP, "a refund before the deadline", "block.timestamp <= campaign.deadline", _OFF),
+    _fault(
+        _GROUP,
+        "a provider that is not listed",
+        "providers[entry.place] == entry.ask.provider",
+        "true",
+    ),
+)
+
+FAULTS = (*_ARITHMETIC, *_MONEY, *_LEASES, *_AUDITS, *_TWINS, *_MODULES)

@@ -91,6 +91,29 @@ contract OpenPacked is Packing {
         _assertTwin(entries);
     }
 
+    function test_openPacked_whenBuyerAndProviderAreOne_thenSkips() external {
+        SignedMatch[] memory entries = _one(_paired(_ask(), _bidFrom(provider)));
+        _assertTwin(entries);
+        _expectSkip(0, SkipCode.SELF_DEALING);
+        _submitPacked(entries);
+    }
+
+    function test_openPacked_whenCashIsOneUnitShort_thenSkips() external {
+        uint64 spare = uint64(_cash(buyer) - CAP + 1);
+        vm.prank(buyer);
+        book.withdraw(spare);
+        SignedMatch[] memory entries = _one(_paired(_ask(), _bid()));
+        _assertTwin(entries);
+        _expectSkip(0, SkipCode.CASH_TOO_LOW);
+        _submitPacked(entries);
+    }
+
+    function _submitPacked(SignedMatch[] memory entries) private {
+        bytes memory data = _packMatches(entries);
+        vm.prank(matcher);
+        book.openPacked(product, PRICE, marketId, data);
+    }
+
     /// @dev Contract wallets answer for themselves here too, if 64 bytes are enough for them.
     function test_openPacked_whenWalletsAreContracts_thenDoesWhatOpenBatchDoes() external {
         for (uint256 mood; mood <= uint256(Wallet.Mood.ReturnsHalfAWord); ++mood) {

@@ -268,4 +268,27 @@ contract HeldPay is AuditFixture {
         assertEq(head, _preimage(0, CHAIN_LENGTH));
         assertEq(position, 0);
     }
+
+    /// @dev A price above the free bond goes to the buyer as far as the bond goes, and nothing is left to burn.
+    function test_slashBond_whenTheRefundExceedsTheFreeBond_thenTakesWhatIsFree() external {
+        uint256 free = uint256(BOND) * book.bondUnit();
+        (uint256 cash, uint32 id) = (_cash(buyer), book.accountOf(buyer).id);
+        Slash memory slash = Slash({
+            buyerId: id,
+            fromBatch: 0,
+            fromBond: uint64(free + 1),
+            fine: 5,
+            unlock: 0,
+            bounty: 5,
+            audits: audits[0],
+            bar: false
+        });
+        vm.prank(address(module));
+        (uint256 refunded, uint256 fine, uint256 bounty) = book.slashBond(_key(), slash);
+        assertEq(refunded, free);
+        assertEq(fine + bounty, 0);
+        assertEq(_cash(buyer), cash + free);
+        assertEq(book.machineOf(provider, INDEX).bond, 0);
+        _assertAllSolvent();
+    }
 }
