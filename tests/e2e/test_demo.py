@@ -57,7 +57,15 @@ def check_story(told: dict[str, Any]) -> None:
     assert round(sum(float(p["change"]["amount"]) for p in parties.values()), 6) == 0
     assert float(parties["provider 0"]["change"]["amount"]) > 0
     assert float(parties["provider 2"]["change"]["amount"]) < 0
-    assert float(parties["nobody (burnt)"]["change"]["amount"]) >= float(told["fines"]["amount"])
+    burnt = parties["nobody (burnt)"]["why"]
+    bounties = [
+        float(p["why"]["bounty"]["amount"]) for p in told["parties"] if "bounty" in p["why"]
+    ]
+    assert bounties
+    assert float(burnt["fines"]["amount"]) > 0
+    # A tenth of what was taken is the bounty, the rest nobody's.
+    fines = float(burnt["fines"]["amount"]) + sum(bounties)
+    assert round(fines - float(told["fines"]["amount"]), 6) == 0
 
 
 def check_crashes(told: dict[str, Any]) -> None:
