@@ -143,6 +143,9 @@ class AuditCheckers:
             (r for r in records if r is not None and (is_fraud or r.results is not None)), None
         )
         assert record is not None, f"nobody audited it: {end}"
+        if is_fraud:  # what else was wrong in it needs no conviction: nothing of it is paid
+            assert any(batch == _id(end) for batch, _ in found), f"ended by no conviction: {end}"
+            return
         for evidence in record.evidence:
             leaf = evidence.leaf
             if (leaf.lease, leaf.job) in self._world.rooms.wrong and len(liars) == 1:
