@@ -56,7 +56,7 @@ from cloud_gpu.protocol.lease import (
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address
-from market.rows import MachineRow, MarketRow, product_of
+from market.rows import MachineRow, MarketRow
 
 REWIND_BLOCKS_MAX = 256
 """Blocks with events that can be taken back; what reaches deeper is another chain."""
@@ -169,7 +169,7 @@ class Ledger:
             case DelegationChanged():
                 self._set(self._keys, event.signer, event.delegation)
             case ProductRegistered():
-                self._set(self.products, event.product, product_of(event))
+                self._set(self.products, event.product, event.row)
             case MarketRegistered():
                 row = MarketRow(account=event.account, fee=event.fee)
                 self._set(self.markets, event.market_id, row)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_gpu.protocol.chain_events import ProductRegistered
 from cloud_gpu.protocol.lease import MachineStatus
-from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Value
 
@@ -31,17 +29,3 @@ class MarketRow(Value, frozen=True, kw_only=True):
 
     account: Address
     fee: BasisPoints
-
-
-def product_of(event: ProductRegistered) -> Product:
-    """As it was registered."""
-    return Product(
-        id=event.product,
-        gpu_class=event.gpu_class,
-        slice_gpus=event.slice_gpus,
-        region_group=event.region_group,
-        min_bond=event.min_bond,
-        notice=event.notice,
-        penalty=event.penalty,
-        flags=event.flags,
-    )

@@ -114,7 +114,7 @@ class ChainFeed:
     def _take(self, event: ChainEvent) -> None:
         match event:
             case ProductRegistered():
-                self._products[event.product] = _product(event)
+                self._products[event.product] = event.row
             case ChainAdvanced():
                 self._newest = event
             case _:
@@ -127,19 +127,6 @@ class ChainFeed:
     def _wake(self) -> None:
         self._advanced.set()
         self._advanced = trio.Event()
-
-
-def _product(event: ProductRegistered) -> Product:
-    return Product(
-        id=event.product,
-        gpu_class=event.gpu_class,
-        slice_gpus=event.slice_gpus,
-        region_group=event.region_group,
-        min_bond=event.min_bond,
-        notice=event.notice,
-        penalty=event.penalty,
-        flags=event.flags,
-    )
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import Delegation
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
+from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
@@ -68,6 +69,20 @@ class ProductRegistered(_Event, frozen=True, kw_only=True):
     penalty: BasisPoints
     flags: int
     """See `ProductFlags`."""
+
+    @property
+    def row(self) -> Product:
+        """The product, as it was registered."""
+        return Product(
+            id=self.product,
+            gpu_class=self.gpu_class,
+            slice_gpus=self.slice_gpus,
+            region_group=self.region_group,
+            min_bond=self.min_bond,
+            notice=self.notice,
+            penalty=self.penalty,
+            flags=self.flags,
+        )
 
 
 class MarketRegistered(_Event, frozen=True, kw_only=True):

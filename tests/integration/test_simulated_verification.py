@@ -39,7 +39,6 @@ from cloud_gpu.protocol.chain_events import (
     SilenceConvicted,
 )
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from cloud_gpu.testing.simulated_audits import Seat
@@ -78,18 +77,7 @@ def book_like(audits: Audits) -> SimulatedBook:
                 book.register(account, cash.get(account, 0))
             case ProductRegistered(product=number):
                 products[number] = event
-                book.register_product(
-                    Product(
-                        id=number,
-                        gpu_class=event.gpu_class,
-                        slice_gpus=event.slice_gpus,
-                        region_group=event.region_group,
-                        min_bond=event.min_bond,
-                        notice=event.notice,
-                        penalty=event.penalty,
-                        flags=event.flags,
-                    )
-                )
+                book.register_product(event.row)
             case MarketRegistered(account=account, fee=fee):
                 book.register_market(account, fee)
             case MachineAdded(machine=machine, bond=bond, product=number):
