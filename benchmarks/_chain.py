@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cloud_gpu.adapters.toolchain import find_anvil
+from cloud_gpu.adapters.processes import Child
+from cloud_gpu.adapters.toolchain import anvil_url, find_anvil
 from cloud_gpu.protocol.adapters import evm_views as views
 from cloud_gpu.protocol.adapters.deployer import deploy
 from cloud_gpu.protocol.adapters.evm_abi import decode_revert
@@ -36,7 +36,6 @@ from cloud_gpu.protocol.values import Address, keccak256
 ETHER = 10**18
 GAS = 2**24
 FEES = Fees(most=10**11, tip=1)
-_LISTENING = re.compile(r"Listening on ([\d.]+:\d+)")
 _START_S = 20
 
 
@@ -173,19 +172,10 @@ def running_chain(terms: DeploymentTerms, *options: str) -> Iterator[Chain]:
 
 @contextmanager
 def _anvil(*options: str) -> Iterator[str]:
-    # A pipe that nobody reads would fill up.
-    with tempfile.NamedTemporaryFile("wb") as written, Path(written.name).open() as said:
-        command = [str(find_anvil()), "--host", "127.0.0.1", "--port", "0", *options]
-        process = subprocess.Popen(command, stdout=written, stderr=subprocess.STDOUT)
+    command = [str(find_anvil()), "--host", "127.0.0.1", "--port", "0", *options]
+    with tempfile.TemporaryDirectory() as folder:
+        anvil = Child("anvil", command, Path(folder), os.environ)
         try:
-            text, give_up_at = "", time.monotonic() + _START_S
-            while process.poll() is None and time.monotonic() < give_up_at:
-                text += said.read()
-                if found := _LISTENING.search(text):
-                    yield f"http://{found[1]}"
-                    return
-                time.sleep(0.01)
-            raise RuntimeError(f"anvil did not start:\n{text}{said.read()}")
+            yield anvil.wait_for(anvil_url, _START_S)
         finally:
-            process.terminate()
-            process.wait(timeout=_START_S)
+            anvil.end(_START_S)

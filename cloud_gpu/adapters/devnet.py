@@ -7,7 +7,6 @@ are separate processes of this Python environment, told what to do by files in t
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from cloud_gpu.adapters.devnet_daemons import DaemonFiles
 from cloud_gpu.adapters.devnet_state import DevnetState
 from cloud_gpu.adapters.mounts import unmount_below
 from cloud_gpu.adapters.processes import Child, ChildFailed, mark_of, undivided
-from cloud_gpu.adapters.toolchain import find_anvil
+from cloud_gpu.adapters.toolchain import anvil_url, find_anvil
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 
 _ANVIL_WITHIN_S: Final = 20.0
@@ -33,7 +32,6 @@ _DAEMON_WITHIN_S: Final = 60.0
 """A loaded two-core machine imports for seconds."""
 _LISTED_WITHIN_S: Final = 45.0
 _GRACE_S: Final = 8.0
-_LISTENING = re.compile(r"Listening on ([\d.]+):(\d+)")
 _BLOCKS_KEPT: Final = 256
 _CHAIN: Final = "chain"
 
@@ -141,7 +139,7 @@ def launched(plan: Plan, say: Say) -> Iterator[Devnet]:
         with undivided():
             anvil = Child(_CHAIN, _anvil_command(), plan.folder, _environ())
             stack.callback(anvil.end, _GRACE_S)
-        rpc_url = anvil.wait_for(_listening, _ANVIL_WITHIN_S)
+        rpc_url = anvil.wait_for(anvil_url, _ANVIL_WITHIN_S)
         rpc = stack.enter_context(Rpc(rpc_url))
         rpc.call("anvil_setLoggingEnabled", False)
         say("deploying the contracts, filling the wallets")
@@ -190,11 +188,6 @@ def _anvil_command() -> list[str]:
         *("--host", "127.0.0.1", "--port", "0", "--accounts", "1"),
         *("--prune-history", str(_BLOCKS_KEPT)),
     ]
-
-
-def _listening(written: str) -> str | None:
-    found = _LISTENING.search(written)
-    return f"http://{found[1]}:{found[2]}" if found else None
 
 
 def _wait_for_asks(devnet: Devnet) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -28,6 +29,13 @@ _SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
 _MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _FETCH_TIMEOUT_S = 300
 _LOCK_FILES = ("package.json", "package-lock.json")
+_LISTENING = re.compile(r"Listening on ([\d.]+:\d+)")
+
+
+def anvil_url(written: str) -> str | None:
+    """Where an Anvil listens, by what it wrote so far; None: not yet."""
+    found = _LISTENING.search(written)
+    return f"http://{found[1]}" if found else None
 
 
 def find_anvil(*, environ: Mapping[str, str] | None = None, cache: Path | None = None) -> Path:

@@ -4,7 +4,6 @@
 starts one with `running_anvil`.
 """
 
-import re
 import subprocess
 import tempfile
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cloud_gpu.adapters.toolchain import find_anvil
+from cloud_gpu.adapters.toolchain import anvil_url, find_anvil
 from cloud_gpu.protocol.adapters.deployer import deploy
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, whole
 from cloud_gpu.protocol.adapters.wallet import Wallet
@@ -28,7 +27,6 @@ from cloud_gpu.protocol.values import Address, keccak256
 
 WINDOWS = Windows(start=60, claim=120, retire=600, no_show=300)
 ETHER = 10**18
-_LISTENING = re.compile(r"Listening on ([\d.]+:\d+)")
 
 
 @dataclass
@@ -101,8 +99,8 @@ def start_anvil(*options: str, port: int = 0) -> Anvil:
         text, give_up_at = "", time.monotonic() + 20
         while process.poll() is None and time.monotonic() < give_up_at:
             text += said.read()
-            if found := _LISTENING.search(text):
-                return Anvil(f"http://{found[1]}", process)
+            if (url := anvil_url(text)) is not None:
+                return Anvil(url, process)
             time.sleep(0.01)
         process.kill()
         process.wait()
