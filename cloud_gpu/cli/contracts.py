@@ -122,7 +122,9 @@ def deploy(
         raise UsageWrong("name the payment token: either --token 0x…, or --play-money")
     try:
         terms = DeploymentTerms(
-            windows=_windows(start_window, claim_window, retire_delay, no_show),
+            windows=Windows(
+                start=start_window, claim=claim_window, retire=retire_delay, no_show=no_show
+            ),
             token=token,
             audits=_audits(verifiers or [], commit_window, challenge, hard_cap, late_slash, answer),
             registration_fee=registration_fee or ZERO_TOKENS,
@@ -157,10 +159,6 @@ def verify(
     payload = {"file": str(file), "equal": list(found)}
     run.say.result("verification", payload, lambda: "\n".join(found))
     return 0
-
-
-def _windows(start: int, claim: int, retire: int, no_show: int) -> Windows:
-    return Windows(start=start, claim=claim, retire=retire, no_show=no_show)
 
 
 def _audits(

@@ -44,7 +44,8 @@ _RENTED_AGAIN: Final = 2
 _SWEEP_S: Final = 120.0
 _AUDITS_S: Final = 240.0
 _SETTLED_S: Final = 210.0
-"""Longer than the devnet's commit window: pay that its node did not commit in time goes back."""
+"""Longer than the devnet's commit window, after which pay that nobody commits to goes back: a lease
+in which no job ran has none to commit to."""
 _LOOK_S: Final = 1.0
 
 

@@ -204,7 +204,7 @@ AuditCall: TypeAlias = (
 )
 """About verified leases."""
 
-ChainCall: TypeAlias = (
+LeaseCall: TypeAlias = (
     OpenBatch
     | PostReady
     | Begin
@@ -215,5 +215,7 @@ ChainCall: TypeAlias = (
     | RefundUnstarted
     | ExpireLease
     | CancelOne
-    | AuditCall
 )
+"""About leases of any kind."""
+
+ChainCall: TypeAlias = LeaseCall | AuditCall

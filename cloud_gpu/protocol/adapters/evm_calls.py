@@ -31,6 +31,7 @@ from cloud_gpu.protocol.calls import (
     ExpireLease,
     FallbackSeed,
     FinaliseBatches,
+    LeaseCall,
     OpenBatch,
     OpenLeaf,
     PostReady,
@@ -47,19 +48,7 @@ from cloud_gpu.protocol.signing import Signed, TypedData
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.protocol.voucher import Ready, Voucher
 
-BookCall: TypeAlias = (
-    OpenBatch
-    | PostReady
-    | Begin
-    | SettleBatch
-    | CloseBatch
-    | StopLease
-    | ReleaseLease
-    | RefundUnstarted
-    | ExpireLease
-    | CancelOne
-    | ReturnHeld
-)
+BookCall: TypeAlias = LeaseCall | ReturnHeld
 """Calls of LeaseBook."""
 
 _ENTRY_GAS: Final = 90_000
