@@ -19,6 +19,7 @@ from cloud_gpu.protocol.chain_events import (
     BatchCommitted,
     BatchDrawn,
     BatchFinalised,
+    BatchStep,
     ChainAdvanced,
     ChainEvent,
     ChainReorganised,
@@ -233,18 +234,7 @@ class Ledger:
             )
         self._now.machines[index] = found
 
-    def _apply_to_batch(
-        self,
-        event: BatchCommitted
-        | BatchDrawn
-        | SegmentAccused
-        | AccusationContested
-        | SegmentConvicted
-        | LeafChallenged
-        | LeafOpened
-        | SilenceConvicted
-        | BatchFinalised,
-    ) -> None:
+    def _apply_to_batch(self, event: BatchCommitted | BatchStep) -> None:
         self._changed = True
         key = event.lease, event.batch_no
         if isinstance(event, BatchCommitted):
@@ -271,17 +261,7 @@ class Ledger:
         self._changed = False
 
 
-def _stepped(
-    batch: BatchOnChain,
-    event: BatchDrawn
-    | SegmentAccused
-    | AccusationContested
-    | SegmentConvicted
-    | LeafChallenged
-    | LeafOpened
-    | SilenceConvicted
-    | BatchFinalised,
-) -> BatchOnChain:
+def _stepped(batch: BatchOnChain, event: BatchStep) -> BatchOnChain:
     match event:
         case BatchFinalised(state=state):
             return replace(batch, state=state)

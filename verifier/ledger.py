@@ -21,6 +21,7 @@ from cloud_gpu.protocol.chain_events import (
     BatchCommitted,
     BatchDrawn,
     BatchFinalised,
+    BatchStep,
     ChainAdvanced,
     ChainEvent,
     ChainReorganised,
@@ -237,17 +238,7 @@ class Ledger:
         self._put(self._committed, "batches", before + 1)
         self._put(self._probation, provider, max(0, left - event.n))
 
-    def _step(
-        self,
-        event: BatchDrawn
-        | SegmentAccused
-        | AccusationContested
-        | SegmentConvicted
-        | LeafChallenged
-        | LeafOpened
-        | SilenceConvicted
-        | BatchFinalised,
-    ) -> None:
+    def _step(self, event: BatchStep) -> None:
         batch = self._batches.get((event.lease, event.batch_no))
         if batch is None:
             return

@@ -329,6 +329,18 @@ class TransactionFailed(_Event, frozen=True, kw_only=True):
     error: str
 
 
+BatchStep: TypeAlias = (
+    BatchDrawn
+    | SegmentAccused
+    | AccusationContested
+    | SegmentConvicted
+    | LeafChallenged
+    | LeafOpened
+    | SilenceConvicted
+    | BatchFinalised
+)
+"""What happens to a batch after its commitment."""
+
 ChainEvent: TypeAlias = (
     ChainAdvanced
     | ChainReorganised
@@ -353,14 +365,7 @@ ChainEvent: TypeAlias = (
     | NoticeGiven
     | LeaseClosed
     | BatchCommitted
-    | BatchDrawn
-    | SegmentAccused
-    | AccusationContested
-    | SegmentConvicted
-    | LeafChallenged
-    | LeafOpened
-    | SilenceConvicted
-    | BatchFinalised
+    | BatchStep
     | HeldReturned
     | EntrySkipped
     | TransactionFailed

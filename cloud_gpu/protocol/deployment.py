@@ -14,7 +14,7 @@ from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
 
-PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105
+PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105, a contract's name and no secret
 LEASE_BOOK: Final = "LeaseBook"
 FRONT_OFFICE: Final = "FrontOffice"
 BACK_OFFICE: Final = "BackOffice"
