@@ -40,6 +40,7 @@ _AUDIT = "libraries/AuditLib.sol"
 _PACKED = "book/PackedTrading.sol"
 _MARGIN = "libraries/MarginLib.sol"
 _FUTURES = "modules/Futures.sol"
+_FUTURES_TRADING = "modules/FuturesTrading.sol"
 _GROUP = "modules/GroupBuy.sol"
 
 _ARITHMETIC = (
@@ -365,9 +366,9 @@ _TWINS = (
 _MODULES = (
     _fault(_MARGIN, "a margin rounds down", "(HOUR * ONE - 1)", "0"),
     _fault(_MARGIN, "a margin below its floor", "share > floor ? share : floor", "share"),
-    _fault(_FUTURES, "one trades with oneself", "buy.trader == sell.trader", _OFF),
-    _fault(_FUTURES, "a stranger assigns a side", "msg.sender != leaver", _OFF),
-    _fault(_FUTURES, "an assignment that nobody signed", "signer != joiner", _OFF),
+    _fault(_FUTURES_TRADING, "one trades with oneself", "buy.trader == sell.trader", _OFF),
+    _fault(_FUTURES_TRADING, "a stranger assigns a side", "msg.sender != leaver", _OFF),
+    _fault(_FUTURES_TRADING, "an assignment that nobody signed", "signer != joiner", _OFF),
     _fault(
         _FUTURES,
         "a default before the deadline",

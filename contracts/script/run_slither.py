@@ -41,7 +41,7 @@ EXPLAINED = {
     ("reentrancy-no-eth", "PackedTrading.closePacked"): "Futures only writes down what it hears",
     ("reentrancy-no-eth", "Endings.stop"): "Futures only writes down what it hears",
     ("reentrancy-no-eth", "GroupBuy.closeCampaign"): "the book's only foreign call in it is static",
-    ("unused-return", "Futures._able"): "asks whether the nonce is usable; the book uses it",
+    ("unused-return", "FuturesTrading._able"): "asks whether the nonce is usable; the book uses it",
     ("unused-return", "VerificationFaults.contest"): "burns: no fee is taken",
     ("unused-return", "VerificationFaults._burnRest"): "burns: no fee is taken",
     ("unused-return", "VerificationFaults.convictSilent"): "nothing is refunded, no bounty paid",

@@ -185,7 +185,7 @@ def test_a_committed_batch_locks_a_part_of_the_bond_until_it_is_final() -> None:
     assert tokens(ledger)[0] == 100
 
 
-# Convictions: the numbers are those of contracts/test/unit/verification/mismatch.t.sol.
+# Convictions: the numbers are those of contracts/test/unit/verification/convict.t.sol.
 
 
 @pytest.mark.parametrize(

@@ -344,6 +344,10 @@ abstract contract AuditFixture is Fixture {
         return book.machineOf(provider, INDEX).bond;
     }
 
+    function _error(bytes4 selector, uint256 value) internal pure returns (bytes memory) {
+        return abi.encodeWithSelector(selector, value);
+    }
+
     function _assertState(uint24 seq, uint16 batchNo, BatchState state) internal view {
         assertEq(uint8(_batch(seq, batchNo).state), uint8(state), "state of the batch");
     }
