@@ -19,6 +19,8 @@ from cloud_gpu.protocol.audit import (
     SumTree,
     Verdict,
     VerdictResult,
+    draw_point,
+    segment_at,
     weights,
 )
 from cloud_gpu.protocol.calls import (
@@ -28,6 +30,7 @@ from cloud_gpu.protocol.calls import (
     Draw,
     Ending,
     FinaliseBatches,
+    OpenLeaf,
     RevealPreimages,
 )
 from cloud_gpu.protocol.deployment import AuditPlan, AuditWindows, VerifierAccount
@@ -38,6 +41,7 @@ from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Digest, keccak256
 
 CHALLENGE_S = 3_600
+ANSWER_S = 900
 AUDIT = BasisPoints(700)
 _DRAWS = 1_024
 VERIFIERS = (named_key("verifier 0"), named_key("verifier 1"))
@@ -63,7 +67,7 @@ def _account(number: int) -> VerifierAccount:
 AUDITS = AuditPlan(
     verifiers=(_account(0), _account(1)),
     windows=AuditWindows(
-        commit=86_400, challenge=CHALLENGE_S, hard_cap=86_400, late_slash=604_800, answer=900
+        commit=86_400, challenge=CHALLENGE_S, hard_cap=86_400, late_slash=604_800, answer=ANSWER_S
     ),
 )
 
@@ -142,6 +146,11 @@ class CommittedBatch:
         """Of the deployment's batch of that number; verifiers take turns."""
         preimage = preimages(number % 2)[number // 2 + 1]
         return Draw(lease=self.lease, batch_no=0, preimage=preimage)
+
+    def shown(self, j: int, seed: Digest) -> OpenLeaf:
+        """The leaf at the j-th point of a draw."""
+        i = segment_at(draw_point(seed, j), [leaf.weight for leaf in self._leaves])
+        return OpenLeaf(j=j, leaf=self._leaves[i], proof=self._tree.proof(i))
 
     def opening(self, i: int) -> Opening:
         """Of one segment."""

@@ -1,28 +1,31 @@
-"""Moves of verified leases, and the way out that everybody can take at the end of a season."""
+"""Moves of verified leases: batches committed, drawn, disputed, asked for and ended."""
 
 from __future__ import annotations
 
-from benchmarks._audited import CHALLENGE_S, VERIFIERS, CommittedBatch
+from benchmarks._audited import ANSWER_S, CHALLENGE_S, VERIFIERS, CommittedBatch
+from benchmarks._chain import Receipt
 from benchmarks._season import Season
 from benchmarks._season_moves import Move
-from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token, verification
+from cloud_gpu.protocol.adapters.bindings import lease_book, verification
 from cloud_gpu.protocol.adapters.evm_audits import BATCH_STATES
 from cloud_gpu.protocol.audit import BatchState, VerdictResult
 from cloud_gpu.protocol.calls import (
+    ChallengeLeaf,
     CommitBatch,
     ContestSegment,
     ConvictSegment,
+    ConvictSilence,
     Ending,
-    ExpireLease,
     FallbackSeed,
     FinaliseBatches,
-    RefundUnstarted,
     ReturnHeld,
     RevealPreimages,
 )
-from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.signing import sign
+from cloud_gpu.protocol.values import Digest
 
+POINTS = 3
+"""Drawn points that are challenged, at most."""
 _OVER = (BatchState.FINAL, BatchState.PARTIAL, BatchState.FINAL_UNVERIFIED, BatchState.SLASHED)
 
 
@@ -38,6 +41,11 @@ def commit(s: Season) -> None:
     if not s.ended:
         return
     rented = s.dice.choice(s.ended)
+    key = rented.key
+    held = s.chain.ask(lease_book.held_of(key.provider, key.index, key.seq))
+    if not held.amount and not held.audit:
+        s.ended.remove(rented)
+        return
     batch = CommittedBatch(s.chain, rented.key, s.dice.randint(1, 12))
     signed = sign(
         batch.commit(), s.chain.deployment.verification_domain, rented.machine.provider.daily
@@ -62,23 +70,74 @@ def audit(s: Season) -> None:
             s.chain.mine(2)
             s.attempt(verifier, RevealPreimages(draws=(batch.draw(row.number),)))
     elif state is BatchState.DRAWN:
-        if s.dice.random() < 0.3:
-            s.attempt(VERIFIERS[0], batch.accusation(s.dice.randrange(batch.n)))
+        if s.dice.random() < 0.4:
+            _challenge(s, batch)
+        elif s.dice.random() < _guilt(s, batch):
+            accusation = batch.accusation(s.dice.randrange(batch.n))
+            _counted(s, "accusations", s.attempt(VERIFIERS[0], accusation))
         else:
             s.attempt(verifier, FinaliseBatches(endings=(batch.ending(row.number % 2),)))
     elif state is BatchState.ACCUSED:
         i = row.accused.bit_length() - 1
         if s.dice.random() < 0.3:
             said = batch.verdict(i, VerdictResult.MATCH, VERIFIERS[1])
-            s.attempt(VERIFIERS[1], ContestSegment(verdict=said, opening=batch.opening(i)))
+            contest = ContestSegment(verdict=said, opening=batch.opening(i))
+            _counted(s, "contested", s.attempt(VERIFIERS[1], contest))
         else:
             s.chain.pass_time(CHALLENGE_S + 1)
             convict = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(i))
-            s.attempt(s.stranger().wallet, convict)
+            _counted(s, "convicted", s.attempt(s.stranger().wallet, convict))
     elif state is BatchState.FINAL_UNVERIFIED and s.dice.random() < 0.2:
         s.attempt(VERIFIERS[0], batch.accusation(s.dice.randrange(batch.n)))
     elif state in _OVER:
         s.batches.remove(batch)
+
+
+def _guilt(s: Season, batch: CommittedBatch) -> float:
+    """One provider is accused often and soon barred; were all, no verified lease would open."""
+    return 0.4 if batch.lease.provider == s.providers[0].wallet.address else 0.04
+
+
+def _counted(s: Season, fact: str, receipt: Receipt | None) -> None:
+    s.facts[fact] += receipt is not None
+
+
+def drawn(s: Season) -> tuple[CommittedBatch, verification.Batch] | None:
+    """One whose leaves can be asked for."""
+    for batch in s.dice.sample(s.batches, len(s.batches)):
+        state, row = state_of(s, batch)
+        if state is BatchState.DRAWN:
+            return batch, row
+    return None
+
+
+def challenge(s: Season) -> None:
+    """A verifier asks to see a leaf."""
+    if (found := drawn(s)) is not None:
+        _challenge(s, found[0])
+
+
+def _challenge(s: Season, batch: CommittedBatch) -> None:
+    m = min(batch.n, POINTS)
+    call = ChallengeLeaf(lease=batch.lease, batch_no=0, j=s.dice.randrange(m), m=m)
+    _counted(s, "challenges", s.attempt(s.dice.choice(VERIFIERS), call))
+
+
+def answer(s: Season) -> None:
+    """Somebody shows a leaf that was asked for, or nobody does in time."""
+    for batch in s.dice.sample(s.batches, len(s.batches)):
+        _, row = state_of(s, batch)
+        if not row.challenged:
+            continue
+        j = row.challenged.bit_length() - 1
+        if s.dice.random() < 0.6:
+            shown = batch.shown(j, Digest(row.seed))
+            _counted(s, "leaves shown", s.attempt(s.stranger().wallet, shown))
+        else:
+            s.chain.pass_time(ANSWER_S + 1)
+            call = ConvictSilence(lease=batch.lease, batch_no=0, j=j)
+            _counted(s, "silences", s.attempt(s.stranger().wallet, call))
+        return
 
 
 def end_by_time(s: Season) -> None:
@@ -94,68 +153,32 @@ def end_by_time(s: Season) -> None:
             s.ended.remove(rented)
 
 
-AUDITS_MOVES: tuple[tuple[Move, int], ...] = ((commit, 8), (audit, 12), (end_by_time, 3))
+AUDITS_MOVES: tuple[tuple[Move, int], ...] = (
+    (commit, 8),
+    (audit, 12),
+    (challenge, 5),
+    (answer, 4),
+    (end_by_time, 3),
+)
 
 
-def everybody_exits(s: Season) -> None:
-    """By moves that anybody may make; then machines retire and accounts empty themselves."""
-    anybody, windows = s.stranger().wallet, s.chain.deployment.windows
-    s.chain.pass_time(2 * windows.start + windows.claim + 86_400)
-    for rented in list(s.live):
-        started = rented.status is not MachineStatus.FUNDED
-        end = ExpireLease if started else RefundUnstarted
-        s.attempt(anybody, end(lease=rented.key))
-        s.refresh(rented)
-    assert not s.live, f"no way out for {s.live}"
-    _end_audits(s)
-    for rented in s.ended:
-        s.attempt(anybody, ReturnHeld(lease=rented.key))
-    for machine in s.machines:
-        if s.machine(machine).status not in (MachineStatus.NONE, MachineStatus.RETIRING):
-            s.attempt(machine.provider.wallet, lease_book.retire(machine.index))
-    s.chain.pass_time(windows.retire + 1)
-    for machine in s.machines:
-        if s.machine(machine).status != MachineStatus.NONE:
-            s.chain.send(machine.provider.wallet, lease_book.finish_retire(machine.index))
-    for number in range(1, s.chain.ask(lease_book.counts()).accounts + 1):
-        owner = s.chain.owner(s.chain.ask(lease_book.address_of(number)))
-        if cash := s.chain.ask(lease_book.account_of(owner.address)).cash:
-            s.chain.send(owner, lease_book.withdraw(cash))
-
-
-def _end_audits(s: Season) -> None:
-    audit_windows = s.chain.deployment.audit
+def end_audits(s: Season) -> None:
+    """Every batch and all held pay, past all deadlines."""
+    audit_windows, anybody = s.chain.deployment.audit, s.stranger().wallet
     assert audit_windows is not None, "a season has verified leases"
     s.chain.pass_time(audit_windows.commit + audit_windows.hard_cap)
     for batch in s.batches:
         _state, row = state_of(s, batch)
         for i in range(batch.n):
             if row.accused >> i & 1:
-                call = ConvictSegment(lease=batch.lease, batch_no=0, opening=batch.opening(i))
-                s.attempt(s.stranger().wallet, call)
+                opening = batch.opening(i)
+                convict = ConvictSegment(lease=batch.lease, batch_no=0, opening=opening)
+                s.attempt(anybody, convict)
+        for j in range(POINTS):
+            if row.challenged >> j & 1:
+                s.attempt(anybody, ConvictSilence(lease=batch.lease, batch_no=0, j=j))
         if state_of(s, batch)[0] not in _OVER:
             over = Ending(lease=batch.lease, batch_no=0, results=None)
-            s.chain.send(s.stranger().wallet, FinaliseBatches(endings=(over,)))
-
-
-def owed(s: Season) -> int:
-    """Everything that the book owes by its own account: its token balance must be that (I1)."""
-    ask, unit = s.chain.ask, s.chain.deployment.bond_unit.value
-    numbers = range(1, ask(lease_book.counts()).accounts + 1)
-    owners = [ask(lease_book.address_of(number)) for number in numbers]
-    total = sum(ask(lease_book.account_of(owner)).cash for owner in owners)
-    total += sum(s.machine(machine).bond * unit for machine in s.machines)
-    for rented in s.live:
-        row = ask(lease_book.lease_of(rented.key.provider, rented.key.index, rented.key.seq))
-        total += row.cap - row.paid
-    for rented in (*s.live, *s.ended):
-        if rented.verified:
-            key = rented.key
-            held = ask(lease_book.held_of(key.provider, key.index, key.seq))
-            total += held.amount + held.audit
-    return total + ask(lease_book.batched())
-
-
-def balance(s: Season) -> int:
-    """The book's tokens."""
-    return s.chain.ask(payment_token.balance_of(s.chain.deployment.lease_book))
+            s.must(anybody, FinaliseBatches(endings=(over,)))
+    for rented in s.ended:
+        s.attempt(anybody, ReturnHeld(lease=rented.key))

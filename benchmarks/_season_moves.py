@@ -25,11 +25,12 @@ Move = Callable[[Season], None]
 _FUNDED, _ACTIVE, _STOPPED = MachineStatus.FUNDED, MachineStatus.ACTIVE, MachineStatus.STOPPED
 _REASONS = (LeaseEndReason.RELEASED, LeaseEndReason.NO_VOUCHERS, LeaseEndReason.HEALTH)
 _OPENED_TOGETHER = 5
+_PAUSES_S = (1, 1, 30, 30, 300, 300, 300, 900, 900, 1_800, 3_600, 10_000, 90_000)
 
 
 def pass_time(s: Season) -> None:
     """From seconds to, seldom, days."""
-    s.chain.pass_time(s.dice.choice((1, 30, 300, 900, 1_800, 3_600, 10_000, 90_000)))
+    s.chain.pass_time(s.dice.choice(_PAUSES_S))
     s.done += 1
 
 
@@ -38,7 +39,7 @@ def open_some(s: Season) -> None:
     machines = s.dice.sample(s.machines, s.dice.randint(1, _OPENED_TOGETHER))
     orders, facts = [], []
     for machine in machines:
-        verified = s.dice.random() < 0.4
+        verified = s.dice.random() < 0.6
         flags = int(LeaseFlags.VERIFIED) if verified else 0
         buyer = s.dice.choice(s.buyers)
         ask = s.market.ask(machine, flags=int(LeaseFlags.VERIFIED))
@@ -66,12 +67,17 @@ def post_ready(s: Season) -> None:
 
 
 def begin(s: Season) -> None:
-    """A lease starts, if its deadline has not passed."""
+    """A lease starts; where its deadline has passed, it ends."""
     rented = s.one_in(_FUNDED)
-    if rented is not None:
-        call = s.market.beginning(rented.machine, rented.buyer, rented.key)
+    if rented is None:
+        return
+    key = rented.key
+    if s.chain.time() > s.chain.ask(lease_book.lease_of(key.provider, key.index, key.seq)).start:
+        s.attempt(s.stranger().wallet, RefundUnstarted(lease=key))
+    else:
+        call = s.market.beginning(rented.machine, rented.buyer, key)
         s.attempt(rented.machine.provider.daily, call)
-        s.refresh(rented)
+    s.refresh(rented)
 
 
 def settle(s: Season) -> None:
@@ -196,8 +202,8 @@ HONEST: tuple[tuple[Move, int], ...] = (
     (pass_time, 12),
     (open_some, 16),
     (post_ready, 4),
-    (begin, 18),
-    (settle, 12),
+    (begin, 28),
+    (settle, 14),
     (close, 6),
     (stop, 4),
     (release, 4),

@@ -19,17 +19,29 @@ from benchmarks._audited import AUDITS
 from benchmarks._chain import running_chain
 from benchmarks._parties import Market
 from benchmarks._season import Broken, Season
-from benchmarks._season_audits import AUDITS_MOVES, balance, everybody_exits, owed
+from benchmarks._season_audits import AUDITS_MOVES
+from benchmarks._season_exit import balance, everybody_exits, margins, owed, pledged
 from benchmarks._season_fouls import FOUL
+from benchmarks._season_futures import FUTURES_MOVES
+from benchmarks._season_groups import GROUP_MOVES
+from benchmarks._season_module_fouls import MODULE_FOUL
 from benchmarks._season_moves import HONEST
+from cloud_gpu.protocol.adapters.bindings import lease_book
 from cloud_gpu.protocol.deployment import DeploymentTerms
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseFlags, Windows
 
 PROVIDERS, BUYERS, MACHINES_EACH = 4, 4, 3
 CHECK_EVERY = 200
+BEGAN_AT = 1_800_000_000
+"""Unix seconds: windows of futures begin at full hours, so a seed needs the same clock."""
+SHOWN = ("leases", "futures", "group buys", "challenges")
+"""What the JSON line counts."""
 WINDOWS = Windows(start=900, claim=3_600, retire=864_000)
-TERMS = DeploymentTerms(windows=WINDOWS, audits=AUDITS)
+RULES = FuturesRules(lead=7_200, lead_short=1_800)
+TERMS = DeploymentTerms(windows=WINDOWS, audits=AUDITS, futures=RULES)
+MOVES = (*HONEST, *AUDITS_MOVES, *FUTURES_MOVES, *GROUP_MOVES, *FOUL, *MODULE_FOUL)
 
 
 @dataclass(frozen=True)
@@ -40,22 +52,22 @@ class Outcome:
     done: int
     refused: int
     fouls: int
-    leases: int
     left: int
     """Base units in the book when everybody has gone."""
+    facts: Counter[str]
+    """Leases, futures, group buys, ... and how often each."""
     moves: Counter[str]
 
 
 def play(operations: int, seed: int) -> Outcome:
     """Raises Broken with the seed and the place where a rule was broken."""
-    with running_chain(TERMS) as chain:
+    with running_chain(TERMS, "--timestamp", str(BEGAN_AT)) as chain:
         market = Market(chain, flags=int(LeaseFlags.VERIFIED))
         for number in range(2):
             chain.key(f"verifier {number}")
             market.member(f"audits {number}", 1)
         season = _begun(market, random.Random(seed))
-        rows = (*HONEST, *AUDITS_MOVES, *FOUL)
-        moves, weights = [move for move, _ in rows], [weight for _, weight in rows]
+        moves, weights = [move for move, _ in MOVES], [weight for _, weight in MOVES]
         counted = Counter[str]()
         for operation in range(operations):
             move = season.dice.choices(moves, weights)[0]
@@ -74,8 +86,8 @@ def play(operations: int, seed: int) -> Outcome:
             done=season.done,
             refused=season.refused,
             fouls=season.fouls,
-            leases=season.leases,
             left=balance(season),
+            facts=season.facts,
             moves=counted,
         )
 
@@ -95,6 +107,14 @@ def _check(season: Season) -> None:
     held, needed = balance(season), owed(season)
     if held != needed:
         raise Broken(f"the book holds {held} base units and owes {needed}")
+    modules = season.chain.deployment
+    for name, module, due in (
+        ("Futures", modules.futures, margins(season)),
+        ("GroupBuy", modules.group_buy, pledged(season)),
+    ):
+        taken = season.chain.ask(lease_book.module_cash(module))
+        if taken != due:
+            raise Broken(f"{name} holds {taken} base units and owes {due}")
 
 
 def main() -> int:
@@ -108,7 +128,7 @@ def main() -> int:
     except Broken as broken:
         print(f"broken: {broken}", file=sys.stderr)
         return 1
-    for name, count in outcome.moves.most_common():
+    for name, count in (*outcome.moves.most_common(), *outcome.facts.most_common()):
         print(f"{name:<32}{count:>8}")
     line = {
         "operations": outcome.operations,
@@ -116,7 +136,7 @@ def main() -> int:
         "done": outcome.done,
         "refused": outcome.refused,
         "fouls_refused": outcome.fouls,
-        "leases": outcome.leases,
+        **{name.replace(" ", "_"): outcome.facts[name] for name in SHOWN},
         "left_base_units": outcome.left,
         "seconds": round(time.monotonic() - began, 1),
     }
