@@ -220,7 +220,7 @@ def prove(root: Digest, n: int, i: int, leaf: Sibling, proof: Sequence[Sibling])
 
     The leaf covers start … start + weight of 0 … 10^6.
     """
-    if not 0 <= i < n <= SEGMENTS_MAX:
+    if not 0 <= i < n <= SEGMENTS_MAX or not leaf.weight:
         return None
     node, start, width, steps = leaf, 0, n, list(proof)
     while width > 1:
