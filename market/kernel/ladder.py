@@ -9,7 +9,7 @@ prices to ticks refuses those outside the band. No clock, no price, no account i
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
@@ -245,25 +245,27 @@ def place_one(
     pool: _Words,
     ladder: _Words,
     bits: _Bits,
-    fills: _Words,
+    log: _Words,
     order: int,
     side: int,
     tick: int,
     quantity: int,
 ) -> int:
-    """One order; returns how many fills it made, or a code."""
-    return _place(
-        unowned(pool),
-        pool.size // _ORDER_WORDS - 1,
-        unowned(ladder),
-        unowned(bits),
-        unowned(fills),
-        0,
-        order,
-        side,
-        tick,
-        quantity,
-    )
+    """One order; returns how many fills it made, or a code.
+
+    The first word of `log` says where its fills go, behind those before; where an order could
+    need more room than is left, they begin anew.
+    """
+    capacity = pool.size // _ORDER_WORDS - 1
+    first = signed(log[0])
+    if first + capacity + 1 > log.size // _FILL_WORDS:
+        first = 1
+    pool_, ladder_, bits_, log_ = unowned(pool), unowned(ladder), unowned(bits), unowned(log)
+    end = _place(pool_, capacity, ladder_, bits_, log_, first, order, side, tick, quantity)
+    if end < 0:
+        return end
+    log_[0] = end
+    return end - first
 
 
 @compiled
@@ -310,6 +312,15 @@ def best_tick(bits: _Bits, side: int) -> int:
     return _highest(unowned(bits), side) if side == BUY else _lowest(unowned(bits), side)
 
 
+def empty_book(capacity: int) -> tuple[_Words, _Words, _Bits]:
+    """Pool, ladder and bits of a book that has no order yet."""
+    return (
+        np.zeros((capacity + 1) * _ORDER_WORDS, np.uint32),
+        np.zeros(2 * TICKS * _QUEUE_WORDS, np.uint32),
+        np.zeros(2 * _TREE_WORDS, np.uint64),
+    )
+
+
 class Ladder:
     """One book and its memory: 16 bytes an order of `capacity`, 4.2 MB for the ticks.
 
@@ -320,29 +331,30 @@ class Ladder:
         """`capacity` is the highest id, at most ORDERS_MAX; raises ValueError outside."""
         if not 1 <= capacity <= ORDERS_MAX:
             raise ValueError(f"capacity: found {capacity}, needed 1 to {ORDERS_MAX}")
-        self._pool = np.zeros((capacity + 1) * _ORDER_WORDS, np.uint32)
-        self._ladder = np.zeros(2 * TICKS * _QUEUE_WORDS, np.uint32)
-        self._bits = np.zeros(2 * _TREE_WORDS, np.uint64)
-        self._fills = np.empty((capacity + 1) * _FILL_WORDS, np.uint32)
-        self._filled = self._fills.data
-        self._place_one, self._cancel_one = _entry_points()
-
-    def place(self, order: int, side: int, tick: int, quantity: int) -> int:
-        """Match an order and rest what is left of it; returns how many fills it made, or a code.
+        self._pool, self._ladder, self._bits = empty_book(capacity)
+        self._log = np.empty((3 * capacity + 4) * _FILL_WORDS, np.uint32)
+        self._log[0] = 1
+        self._logged = self._log.data
+        place, cancel = _entry_points()
+        self.place: Callable[[int, int, int, int], int] = partial(
+            place, self._pool, self._ladder, self._bits, self._log
+        )
+        """Match (order, side, tick, quantity) and rest what is left: how many fills, or a code.
 
         Raises OverflowError for a number beyond 64 bits.
         """
-        return self._place_one(
-            self._pool, self._ladder, self._bits, self._fills, order, side, tick, quantity
-        )
+        self.cancel: Callable[[int], int] = partial(cancel, self._pool, self._ladder, self._bits)
+        """Take a resting order out; 0, or a code."""
 
     def last_fills(self, count: int) -> list[int]:
         """Of the last `place`, which made `count`: taker, maker, tick, quantity, one by one."""
-        return self._filled[: count * _FILL_WORDS].tolist()
+        end = self._logged[0]
+        return self._logged[(end - count) * _FILL_WORDS : end * _FILL_WORDS].tolist()
 
-    def cancel(self, order: int) -> int:
-        """Take a resting order out; returns 0, or a code."""
-        return self._cancel_one(self._pool, self._ladder, self._bits, order)
+    @property
+    def log(self) -> NDArray[np.void]:
+        """Fills (FILL) of `place`, oldest first; it begins anew after 2 x `capacity` at least."""
+        return self._log.view(FILL)[1 : self._logged[0]]
 
     def run(self, requests: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.int8]]:
         """Many requests (REQUEST) in their order: their fills (FILL), and a code for each."""
@@ -360,7 +372,7 @@ class Ladder:
 
 @cache
 def _entry_points() -> tuple[Callable[..., int], Callable[..., int]]:
-    words, bits = np.zeros(_ORDER_WORDS, np.uint32), np.zeros(1, np.uint64)
+    words, bits = np.zeros(_ORDER_WORDS, np.uint32), np.zeros(1, np.uint64)  # has no room
     return (
         entry_point(place_one, words, words, bits, words, 0, 0, 0, 0),
         entry_point(cancel_one, words, words, bits, 0),

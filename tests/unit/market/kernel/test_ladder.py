@@ -116,6 +116,16 @@ def test_an_order_sweeps_the_ladder_in_the_order_of_price_and_time() -> None:
     assert (book.best(BUY), book.best(SELL)) == (-1, -1)
 
 
+def test_the_log_of_single_calls_begins_anew_and_loses_nothing_new() -> None:
+    book, told = Ladder(2), []
+    for quantity in range(1, 100):
+        assert book.place(1, SELL, 5, quantity) == 0
+        assert book.place(2, BUY, 5, quantity) == 1
+        told.append((2, 1, 5, quantity))
+        assert book.last_fills(1) == list(told[-1])
+        assert book.log.tolist() == told[-len(book.log) :]
+
+
 def test_a_million_requests_give_the_fills_of_the_naive_book() -> None:
     requests, expected = stream(1_000_000, seed=42)
     fills, codes = Ladder(len(requests)).run(requests)
