@@ -10,7 +10,10 @@ import typer
 from cloud_gpu.cli.confirming import confirm
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.cli.invocation import Invocation, amount, seconds
+from cloud_gpu.cli.output import money
 from cloud_gpu.cli.outside import DeploymentPreview
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.deployment import (
     AuditPlan,
     AuditWindows,
@@ -18,15 +21,22 @@ from cloud_gpu.protocol.deployment import (
     DeploymentTerms,
     VerifierAccount,
 )
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.lease import Windows
-from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.units import ZERO_TOKENS, BasisPoints, TokenAmount, format_tokens
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest
+from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 _DEPLOY_S = 1_800
 """How long a deployment may take unless told: slow blocks, and confirmations on top."""
+
+
+RULES = FuturesRules()
+"""Of futures, unless told."""
 
 
 def _address(word: str) -> Address:
@@ -91,6 +101,30 @@ Verifiers = Annotated[
     ),
 ]
 
+LongMargin = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=limits.MARGIN_BPS_MAX,
+        help="What a future's buyer locks, of 10,000 of its value.",
+    ),
+]
+ShortMargin = Annotated[
+    int,
+    typer.Option(
+        min=1, max=limits.MARGIN_BPS_MAX, help="What its seller locks, of 10,000 of its value."
+    ),
+]
+MarginFloor = Annotated[
+    TokenAmount | None,
+    typer.Option(
+        parser=amount,
+        metavar="TOKENS",
+        help="The least margin of a future.",
+        show_default=format_tokens(RULES.margin_floor),
+    ),
+]
+
 
 def deploy(
     run: Invocation,
@@ -114,12 +148,18 @@ def deploy(
     hard_cap: Annotated[int, _time("Commit to pay without results.")] = 86_400,
     late_slash: Annotated[int, _time("After it, while the bond answers.")] = 604_800,
     answer: Annotated[int, _time("For showing a challenged leaf.")] = 900,
+    long_margin_bps: LongMargin = RULES.long_margin.value,
+    short_margin_bps: ShortMargin = RULES.short_margin.value,
+    margin_floor: MarginFloor = None,
+    futures_lead: Annotated[int, _time("Funding's end to a window's start.")] = RULES.lead,
+    futures_lead_short: Annotated[int, _time("Likewise, below a day.")] = RULES.lead_short,
     voucher_interval: Annotated[int, _time("Between two vouchers.")] = 60,
     heartbeat: Annotated[int, _time("Between two signs of life.")] = 10,
 ) -> int:
     """Put the contracts on a chain. Run it again after an interruption: it goes on."""
     if (token is None) is not play_money:
         raise UsageWrong("name the payment token: either --token 0x…, or --play-money")
+    margins = (long_margin_bps, short_margin_bps, margin_floor or RULES.margin_floor)
     try:
         terms = DeploymentTerms(
             windows=Windows(
@@ -127,6 +167,7 @@ def deploy(
             ),
             token=token,
             audits=_audits(verifiers or [], commit_window, challenge, hard_cap, late_slash, answer),
+            futures=_rules(*margins, futures_lead, futures_lead_short),
             registration_fee=registration_fee or ZERO_TOKENS,
             guardian=guardian or ZERO_ADDRESS,
             voucher_interval_s=voucher_interval,
@@ -134,14 +175,23 @@ def deploy(
             confirmations=confirmations,
         )
     except ValueError as error:
-        raise UsageWrong(str(error)) from error
+        raise UsageWrong(_with_flag(str(error))) from error
     settings = run.settings(rpc=rpc, keystore=keystore, password_file=password_file)
-    desk = run.outside.contracts(settings)
     if dry_run:
-        preview = desk.preview(terms)
-        run.say.result("deployment-plan", _plan(preview), lambda: _plan_table(preview))
-        run.say.next("the same without --dry-run")
-        return 0
+        return _preview(run, settings, terms)
+    return _deployed(run, settings, terms, out)
+
+
+def _preview(run: Invocation, settings: Settings, terms: DeploymentTerms) -> int:
+    preview = run.outside.contracts(settings).preview(terms)
+    payload = _plan(preview) | {"fixed": _fixed(terms)}
+    run.say.result("deployment-plan", payload, lambda: _plan_table(preview, payload["fixed"]))
+    run.say.next("the same without --dry-run")
+    return 0
+
+
+def _deployed(run: Invocation, settings: Settings, terms: DeploymentTerms, out: Path) -> int:
+    desk = run.outside.contracts(settings)
     confirm(run, f"Deploy to the chain at {settings.need('rpc')}, and pay for the gas?")
     made = desk.deploy(terms, out, run.say.progress, run.wait or _DEPLOY_S)
     run.say.result("deployment", _result(made, out), lambda: _table(_result(made, out)))
@@ -184,6 +234,57 @@ def _audits(
     return AuditPlan(verifiers=(first, second), windows=windows)
 
 
+def _rules(long: int, short: int, floor: TokenAmount, lead: int, lead_short: int) -> FuturesRules:
+    return FuturesRules(
+        long_margin=BasisPoints(long),
+        short_margin=BasisPoints(short),
+        margin_floor=floor,
+        lead=lead,
+        lead_short=lead_short,
+    )
+
+
+_FLAGS = {
+    "windows.start": "--start-window",
+    "windows.claim": "--claim-window",
+    "windows.retire": "--retire-delay",
+    "windows.no_show": "--no-show",
+    "audit.commit": "--commit-window",
+    "audit.challenge": "--challenge",
+    "audit.hard_cap": "--hard-cap",
+    "audit.late_slash": "--late-slash",
+    "audit.answer": "--answer",
+    "futures.margin_floor": "--margin-floor",
+    "futures.lead": "--futures-lead",
+    "futures.lead_short": "--futures-lead-short",
+}
+"""What a field of the terms comes from."""
+
+
+def _with_flag(refusal: str) -> str:
+    flag = _FLAGS.get(refusal.split(" ", 1)[0])
+    return f"{refusal}: correct {flag}" if flag else refusal
+
+
+def _fixed(terms: DeploymentTerms) -> dict[str, Any]:
+    """What nobody can change afterwards; times in seconds."""
+    rules = terms.futures
+    return {
+        "windows": to_builtins(terms.windows),
+        "audits": to_builtins(terms.audits.windows) if terms.audits else None,
+        "verifiers": [str(each.signer) for each in terms.audits.verifiers] if terms.audits else [],
+        "futures": {
+            "long_margin_bps": rules.long_margin.value,
+            "short_margin_bps": rules.short_margin.value,
+            "margin_floor": money(rules.margin_floor),
+            "lead": rules.lead,
+            "lead_short": rules.lead_short,
+        },
+        "registration_fee": money(terms.registration_fee),
+        "guardian": None if terms.guardian.is_zero else str(terms.guardian),
+    }
+
+
 def _plan(preview: DeploymentPreview) -> dict[str, Any]:
     gas = sum(step.gas_most for step in preview.steps)
     return {
@@ -203,7 +304,8 @@ def _plan(preview: DeploymentPreview) -> dict[str, Any]:
     }
 
 
-def _plan_table(preview: DeploymentPreview) -> Table:
+def _plan_table(preview: DeploymentPreview, fixed: dict[str, Any]) -> Group:
+    from rich.console import Group
     from rich.table import Table
 
     table = Table("nonce", "contract", "address", "gas at most", box=None)
@@ -212,7 +314,22 @@ def _plan_table(preview: DeploymentPreview) -> Table:
     gas = sum(step.gas_most for step in preview.steps)
     ether = gas * preview.fee_most / 10**18
     table.add_row("", f"chain {preview.chain_id}", f"at most {ether:.6f} ETH", f"{gas:,}")
-    return table
+    settled = Table("fixed for good", "", box=None)
+    for field, value in fixed.items():
+        settled.add_row(field, _in_words(value))
+    return Group(table, "", settled)
+
+
+def _in_words(value: Any) -> str:
+    match value:
+        case {"amount": amount, "unit": unit}:
+            return f"{amount} {unit}"
+        case dict():
+            return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items())
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case _:
+            return "none" if value is None else str(value)
 
 
 def _result(made: Deployment, out: Path) -> dict[str, Any]:

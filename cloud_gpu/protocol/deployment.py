@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.futures import FUTURES, FuturesRules
 from cloud_gpu.protocol.group_buy import GROUP_BUY
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value
+from cloud_gpu.protocol.values import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, Value
 
 PAYMENT_TOKEN: Final = "PaymentToken"  # noqa: S105, a contract's name and no secret
 LEASE_BOOK: Final = "LeaseBook"
@@ -35,6 +36,18 @@ class AuditWindows(Value, frozen=True, kw_only=True):
     answer: int
     """How long a challenged leaf may be shown."""
 
+    def __post_init__(self) -> None:
+        bounds = (
+            ("commit", self.commit, limits.COMMIT_WINDOW_S_MAX),
+            ("challenge", self.challenge, limits.CHALLENGE_S_MAX),
+            ("hard_cap", self.hard_cap, limits.HARD_CAP_S_MAX),
+            ("late_slash", self.late_slash, limits.RETIRE_DELAY_S_MAX),
+            ("answer", self.answer, limits.ANSWER_S_MAX),
+        )
+        for name, found, high in bounds:
+            if not 1 <= found <= high:
+                raise ValueError(f"audit.{name} is 1 to {high} s, found {found}")
+
 
 class VerifierAccount(Value, frozen=True, kw_only=True):
     """One of the two verifiers that a deployment fixes."""
@@ -45,6 +58,10 @@ class VerifierAccount(Value, frozen=True, kw_only=True):
     """Of its hash chain: `cloud-gpu-verifier anchor` prints it."""
     audits: Address
     """Whose cash the audit share becomes: the account that pays re-executions."""
+
+    def __post_init__(self) -> None:
+        if self.signer.is_zero or self.audits.is_zero or self.anchor == ZERO_DIGEST:
+            raise ValueError("a verifier has a signer, an anchor and an audit account, none zero")
 
 
 class AuditPlan(Value, frozen=True, kw_only=True):

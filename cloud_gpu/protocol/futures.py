@@ -37,6 +37,28 @@ class FuturesRules(Value, frozen=True, kw_only=True):
     lead_short: int = 6 * 3600
     """The same for windows under a day."""
 
+    def __post_init__(self) -> None:
+        shares = (("long_margin", self.long_margin), ("short_margin", self.short_margin))
+        for name, share in shares:
+            if not 1 <= share.value <= limits.MARGIN_BPS_MAX:
+                raise ValueError(
+                    f"futures.{name} is 1 to {limits.MARGIN_BPS_MAX} basis points,"
+                    f" found {share.value}"
+                )
+        if self.margin_floor.value > limits.MARGIN_FLOOR_MAX:
+            raise ValueError(
+                f"futures.margin_floor is 0 to {limits.MARGIN_FLOOR_MAX} base units,"
+                f" found {self.margin_floor.value}"
+            )
+        if not 1 <= self.lead <= limits.FUTURES_LEAD_S_MAX:
+            raise ValueError(
+                f"futures.lead is 1 to {limits.FUTURES_LEAD_S_MAX} s, found {self.lead}"
+            )
+        if not 1 <= self.lead_short <= self.lead:
+            raise ValueError(
+                f"futures.lead_short is 1 to {self.lead} s (futures.lead), found {self.lead_short}"
+            )
+
 
 class Series(Value, frozen=True, kw_only=True):
     """Machines of a product for a window."""

@@ -195,11 +195,12 @@ class Windows(Value, frozen=True, kw_only=True):
     no_show: int = limits.NO_SHOW_S
 
     def __post_init__(self) -> None:
-        if not 0 < self.start <= limits.START_WINDOW_S_MAX:
-            raise ValueError(
-                f"windows.start is 1 to {limits.START_WINDOW_S_MAX}, found {self.start}"
-            )
-        if not 0 < self.claim <= limits.CLAIM_WINDOW_S_MAX:
-            raise ValueError(
-                f"windows.claim is 1 to {limits.CLAIM_WINDOW_S_MAX}, found {self.claim}"
-            )
+        bounds = (
+            ("start", self.start, 1, limits.START_WINDOW_S_MAX),
+            ("claim", self.claim, 1, limits.CLAIM_WINDOW_S_MAX),
+            ("retire", self.retire, 1, limits.RETIRE_DELAY_S_MAX),
+            ("no_show", self.no_show, 0, limits.NO_SHOW_S_MAX),
+        )
+        for name, found, low, high in bounds:
+            if not low <= found <= high:
+                raise ValueError(f"windows.{name} is {low} to {high} s, found {found}")

@@ -49,6 +49,20 @@ NO_SHOW_S: Final = 300
 
 START_WINDOW_S_MAX: Final = 3600
 CLAIM_WINDOW_S_MAX: Final = 7 * 24 * 3600
+RETIRE_DELAY_S_MAX: Final = 30 * 24 * 3600
+NO_SHOW_S_MAX: Final = 15 * 60
+COMMIT_WINDOW_S_MAX: Final = 7 * 24 * 3600
+CHALLENGE_S_MAX: Final = 3 * 24 * 3600
+HARD_CAP_S_MAX: Final = 3 * 24 * 3600
+ANSWER_S_MAX: Final = 24 * 3600
+FUTURES_LEAD_S_MAX: Final = 7 * 24 * 3600
+"""What a deployment may choose: no time-out keeps anybody's money for longer."""
+
+MARGIN_BPS_MAX: Final = 5_000
+"""With it a unit's part of a margin stays below 2^48, like a unit's price."""
+
+MARGIN_FLOOR_MAX: Final = 2**48 - 1
+"""The rules of Futures hold it in 48 bits."""
 
 GOSSIP_BYTES_MAX: Final = 16_384
 """Asks are short so that a node carries 3,000 providers a topic."""

@@ -40,7 +40,7 @@ from cloud_gpu.protocol.errors import (
 from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import Windows
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, keccak256
 from tests.support.anvil import ETHER, WINDOWS, Anvil, key, running_anvil
 
@@ -261,7 +261,7 @@ def test_other_code_and_other_settings_are_told_apart(chain: Anvil) -> None:
         ({"lease_book": made.verification}, "code of LeaseBook"),
         ({"back_office": key("other").address}, "what LeaseBook builds on"),
         ({"front_office": key("other").address}, "what LeaseBook builds on"),
-        ({"futures_rules": FuturesRules(lead=7)}, "Futures.rules"),
+        ({"futures_rules": FuturesRules(lead=90_000)}, "Futures.rules"),
         ({"group_buy": made.futures}, "code of GroupBuy"),
     ):
         with pytest.raises(DeploymentDiffers, match=field):
@@ -295,15 +295,34 @@ def test_the_command_deploys_previews_and_verifies(chain: Anvil, tmp_path: Path)
         return found | {"exit": done.returncode}
 
     files = ("--keystore", str(keystore), "--password-file", str(password), "--out", str(out))
-    wanted = ("deploy", *files, "--play-money", "--confirmations", "0")
+    rules = ("--long-margin-bps", "2000", "--margin-floor", "2.50", "--futures-lead-short", "1h")
+    wanted = ("deploy", *files, "--play-money", "--confirmations", "0", *rules)
     preview = said(*wanted, "--dry-run")
     assert (preview["exit"], preview["kind"]) == (0, "deployment-plan")
+    fixed = preview["fixed"]
+    assert isinstance(fixed, dict)
+    assert fixed["futures"] == {
+        "long_margin_bps": 2_000,
+        "short_margin_bps": 2_500,
+        "margin_floor": {"amount": "2.50", "unit": "token"},
+        "lead": 86_400,
+        "lead_short": 3_600,
+    }
     assert count(chain, owner.address) == 0
     assert said(*wanted)["reason"] == "usage"  # nobody there to ask
     made = said(*wanted, "--yes")
     assert (made["exit"], made["kind"]) == (0, "deployment")
-    assert read_deployment(out).lease_book == Address.parse(str(made["lease_book"]))
+    written = read_deployment(out)
+    assert written.lease_book == Address.parse(str(made["lease_book"]))
+    assert written.futures_rules == FuturesRules(
+        long_margin=BasisPoints(2_000), margin_floor=TokenAmount(2_500_000), lead_short=3_600
+    )
     assert said("verify", str(out))["exit"] == 0
+    wrong = said(*wanted, "--futures-lead", "30m", "--dry-run")
+    rule = "futures.lead_short is 1 to 1800 s (futures.lead), found 3600"
+    assert (wrong["exit"], wrong["found"]) == (2, f"{rule}: correct --futures-lead-short")
+    above = said(*wanted, "--long-margin-bps", "5001", "--dry-run")
+    assert (above["exit"], "'--long-margin-bps'" in str(above["found"])) == (2, True)
     undecided = said("deploy", *files, "--yes")
     assert (undecided["exit"], "payment token" in str(undecided["found"])) == (2, True)
 

@@ -1,5 +1,7 @@
 """What a deployment would create, decided without a chain."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -11,8 +13,9 @@ from cloud_gpu.protocol.deployment import (
     DeploymentTerms,
     VerifierAccount,
 )
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.lease import Windows
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest
 
 DEPLOYER = Address.parse("0x6ac7ea33f8831ea9dcc53393aaa88b25a785dbf0")
@@ -120,3 +123,30 @@ def test_terms_that_the_contracts_would_refuse_are_refused_before_anything_is_se
     twice = (AUDITS.verifiers[0], AUDITS.verifiers[0])
     with pytest.raises(ValueError, match="two different keys"):
         AuditPlan(verifiers=twice, windows=AUDITS.windows)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Windows(start=3_601, claim=1, retire=1), "windows.start is 1 to 3600 s"),
+        (lambda: Windows(start=1, claim=1, retire=2_592_001), "windows.retire is 1 to 2592000 s"),
+        (lambda: Windows(start=1, claim=1, retire=9, no_show=901), "windows.no_show is 0 to 900"),
+        (lambda: _audits(hard_cap=259_201), "audit.hard_cap is 1 to 259200 s, found 259201"),
+        (lambda: _audits(answer=0), "audit.answer is 1 to 86400 s, found 0"),
+        (lambda: _audits(commit=604_801), "audit.commit is 1 to 604800 s"),
+        (lambda: FuturesRules(long_margin=BasisPoints(0)), "futures.long_margin is 1 to 5000"),
+        (lambda: FuturesRules(short_margin=BasisPoints(5_001)), "futures.short_margin is 1 to"),
+        (lambda: FuturesRules(margin_floor=TokenAmount(2**48)), "futures.margin_floor is 0 to"),
+        (lambda: FuturesRules(lead=604_801), "futures.lead is 1 to 604800 s, found 604801"),
+        (lambda: FuturesRules(lead=60), r"futures.lead_short is 1 to 60 s \(futures.lead\)"),
+    ],
+)
+def test_what_a_constructor_would_refuse_names_field_and_range(
+    made: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        made()
+
+
+def _audits(**changed: int) -> AuditWindows:
+    return msgspec.structs.replace(AUDITS.windows, **changed)
