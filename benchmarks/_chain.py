@@ -116,6 +116,10 @@ class Chain:
         """The newest block's, Unix seconds."""
         return whole(self.rpc.call("eth_getBlockByNumber", "latest", False)["timestamp"])
 
+    def height(self) -> int:
+        """The newest block's number."""
+        return whole(self.rpc.call("eth_blockNumber"))
+
     def _mined(self, name: str) -> Mapping[str, Any]:
         give_up_at = time.monotonic() + _START_S
         while time.monotonic() < give_up_at:

@@ -24,6 +24,9 @@ from cloud_gpu.protocol.calls import (
 from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.values import Digest
 
+_NEWEST = 3
+_DRAWN_WITHIN = 256
+"""Blocks in which a verifier may draw."""
 POINTS = 3
 """Drawn points that are challenged, at most."""
 _OVER = (BatchState.FINAL, BatchState.PARTIAL, BatchState.FINAL_UNVERIFIED, BatchState.SLASHED)
@@ -59,16 +62,17 @@ def audit(s: Season) -> None:
     """Draw, accuse, contest, convict or end a batch, whatever comes next, and not always so."""
     if not s.batches:
         return
-    batch = s.dice.choice(s.batches)
+    batch = s.dice.choice(s.batches[-_NEWEST:] if s.dice.random() < 0.7 else s.batches)
     state, row = state_of(s, batch)
     verifier = VERIFIERS[row.number % 2]
     if state is BatchState.COMMITTED:
-        if s.dice.random() < 0.1:
+        s.chain.mine(2)
+        if s.dice.random() < 0.1 or s.chain.height() > row.block_number + _DRAWN_WITHIN:
             call = FallbackSeed(lease=batch.lease, batch_no=0)
-            s.attempt(s.stranger().wallet, call)
+            _counted(s, "draws of the chain", s.attempt(s.stranger().wallet, call))
         else:
-            s.chain.mine(2)
-            s.attempt(verifier, RevealPreimages(draws=(batch.draw(row.number),)))
+            draws = (batch.draw(row.number),)
+            _counted(s, "draws", s.attempt(verifier, RevealPreimages(draws=draws)))
     elif state is BatchState.DRAWN:
         if s.dice.random() < 0.4:
             _challenge(s, batch)
@@ -120,24 +124,32 @@ def challenge(s: Season) -> None:
 def _challenge(s: Season, batch: CommittedBatch) -> None:
     m = min(batch.n, POINTS)
     call = ChallengeLeaf(lease=batch.lease, batch_no=0, j=s.dice.randrange(m), m=m)
-    _counted(s, "challenges", s.attempt(s.dice.choice(VERIFIERS), call))
+    asked = s.attempt(s.dice.choice(VERIFIERS), call)
+    _counted(s, "challenges", asked)
+    if asked and s.dice.random() < 0.4:
+        _answer(s, batch, state_of(s, batch)[1])
 
 
 def answer(s: Season) -> None:
     """Somebody shows a leaf that was asked for, or nobody does in time."""
     for batch in s.dice.sample(s.batches, len(s.batches)):
         _, row = state_of(s, batch)
-        if not row.challenged:
-            continue
-        j = row.challenged.bit_length() - 1
-        if s.dice.random() < 0.6:
-            shown = batch.shown(j, Digest(row.seed))
-            _counted(s, "leaves shown", s.attempt(s.stranger().wallet, shown))
-        else:
-            s.chain.pass_time(ANSWER_S + 1)
-            call = ConvictSilence(lease=batch.lease, batch_no=0, j=j)
-            _counted(s, "silences", s.attempt(s.stranger().wallet, call))
+        if row.challenged:
+            _answer(s, batch, row)
+            return
+
+
+def _answer(s: Season, batch: CommittedBatch, row: verification.Batch) -> None:
+    j = row.challenged.bit_length() - 1
+    late = s.chain.time() > row.answer_by
+    if not late and s.dice.random() < 0.7:
+        shown = batch.shown(j, Digest(row.seed))
+        _counted(s, "leaves shown", s.attempt(s.stranger().wallet, shown))
         return
+    if not late:
+        s.chain.pass_time(ANSWER_S + 1)
+    call = ConvictSilence(lease=batch.lease, batch_no=0, j=j)
+    _counted(s, "silences", s.attempt(s.stranger().wallet, call))
 
 
 def end_by_time(s: Season) -> None:

@@ -36,7 +36,7 @@ PROVIDERS, BUYERS, MACHINES_EACH = 4, 4, 3
 CHECK_EVERY = 200
 BEGAN_AT = 1_800_000_000
 """Unix seconds: windows of futures begin at full hours, so a seed needs the same clock."""
-SHOWN = ("leases", "futures", "group buys", "challenges")
+SHOWN = ("leases", "futures", "group buys", "challenges", "convicted")
 """What the JSON line counts."""
 WINDOWS = Windows(start=900, claim=3_600, retire=864_000)
 RULES = FuturesRules(lead=7_200, lead_short=1_800)
