@@ -37,7 +37,8 @@ class Leases:
     def opened(self, pairs: Pairs) -> tuple[list[LeaseKey], int]:
         """The leases, and the gas of each."""
         orders = [(self.market.ask(machine), self._bid(buyer)) for machine, buyer in pairs]
-        gas = self.chain.send(self.market.matcher, self.market.opening(orders)).gas
+        together = sorted(orders, key=lambda pair: pair[1].payload.buyer)  # as the market does
+        gas = self.chain.send(self.market.matcher, self.market.opening(together)).gas
         asks = [ask.payload for ask, _ in orders]
         return [LeaseKey(provider=a.provider, index=a.index, seq=a.seq) for a in asks], gas
 
@@ -94,6 +95,7 @@ class Leases:
                 self.market.closing(machine, buyer, lease, amount)
                 for (machine, buyer), lease in zip(pairs, leases, strict=True)
             ]
+            closings.sort(key=lambda closing: closing.voucher.payload.provider)
             if amount == CAP:
                 full = self._closed_full(closings)
             else:

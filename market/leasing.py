@@ -149,13 +149,15 @@ class Openings:
 def openings_for(fills: Sequence[Fill], rules: MarketRules, now: Instant) -> list[Opening]:
     """Group a round's matches into transactions: one product and one price, the asks' own, each.
 
-    Within a group the order is that in which bids were served.
+    Within a group a buyer's matches stand together, which saves gas, in the order in which its bids
+    were served.
     """
     groups: dict[tuple[int, int], list[Fill]] = {}
     for fill in fills:
         groups.setdefault((fill.bid.bid.payload.product, fill.price.value), []).append(fill)
     openings = []
     for (product, price), group in sorted(groups.items()):
+        group.sort(key=lambda fill: fill.bid.bid.payload.buyer)
         for start in range(0, len(group), BATCH_MATCHES_MAX):
             part = group[start : start + BATCH_MATCHES_MAX]
             call = OpenBatch(

@@ -5,7 +5,7 @@ import {ILeaseBook} from "../src/interfaces/ILeaseBook.sol";
 import {ILeaseBookLog} from "../src/interfaces/ILeaseBookLog.sol";
 import {OrderHash} from "../src/libraries/OrderHash.sol";
 import {CHALLENGE, INTERRUPTIBLE, VERIFIED} from "../src/types/Flags.sol";
-import {CloseReason, Role, SkipCode, Status} from "../src/types/Lifecycle.sol";
+import {CloseReason, Role, SkipCode, Status, endingOf} from "../src/types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../src/types/MachineKey.sol";
 import {Accept, Ask, Bid, Ready, SignedMatch, Voucher} from "../src/types/Orders.sol";
 import {Lease, ModuleAddresses, Product, Windows} from "../src/types/Rows.sol";
@@ -354,7 +354,7 @@ abstract contract Fixture is Test {
 
     function _expectClosed(uint24 seq, CloseReason reason, uint256 paid) internal {
         vm.expectEmit(address(book));
-        emit ILeaseBookLog.LeaseClosed(_key(), seq, reason, uint48(paid));
+        emit ILeaseBookLog.LeaseClosed(_key(), endingOf(paid, seq, reason));
     }
 
     function _assertFree(uint24 seq) internal view {

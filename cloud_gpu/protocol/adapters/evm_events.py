@@ -88,6 +88,8 @@ class LogDecoder:
         match name:
             case "LeaseOpened":
                 return self._opened(a, log, at)
+            case "LeaseClosed":
+                return _closed(a, at)
             case "EntrySkipped":
                 return self._skipped(a, log)
             case "AccountRegistered" | "DelegateSet" | "DelegateRevoked":
@@ -202,6 +204,15 @@ def _machine_event(name: str, a: dict[str, Any], unit: int) -> events.ChainEvent
             return None
 
 
+def _closed(a: dict[str, Any], at: int) -> events.ChainEvent:
+    """Layout as `endingOf` in Lifecycle.sol."""
+    word, machine = a["ending"], _machine(a)
+    seq, reason = word >> 48 & 0xFF_FFFF, LeaseEndReason(word >> 72)
+    lease = LeaseKey(provider=machine.provider, index=machine.index, seq=seq)
+    paid = TokenAmount(word & 0xFFFF_FFFF_FFFF)
+    return events.LeaseClosed(lease=lease, reason=reason, paid=paid, at=at)
+
+
 def _lease_event(name: str, a: dict[str, Any], at: int) -> events.ChainEvent | None:
     machine = _machine(a)
     lease = LeaseKey(provider=machine.provider, index=machine.index, seq=a["seq"])
@@ -216,9 +227,6 @@ def _lease_event(name: str, a: dict[str, Any], at: int) -> events.ChainEvent | N
             return events.LeaseStopped(lease=lease, ceiling=TokenAmount(a["ceiling"]), at=at)
         case "NoticeGiven":
             return events.NoticeGiven(lease=lease, at=at)
-        case "LeaseClosed":
-            paid, reason = TokenAmount(a["paid"]), LeaseEndReason(a["reason"])
-            return events.LeaseClosed(lease=lease, reason=reason, paid=paid, at=at)
         case "PenaltyPaid":
             return events.PenaltyPaid(lease=lease, amount=TokenAmount(a["amount"]), at=at)
         case "HeldReturned":

@@ -10,7 +10,7 @@ import {AccountWord} from "../types/AccountWord.sol";
 import {FIRM, VERIFIED} from "../types/Flags.sol";
 import {HELD_SLOTS, HeldWord} from "../types/HeldWord.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
-import {CloseReason, Role, SkipCode, Status} from "../types/Lifecycle.sol";
+import {CloseReason, Role, SkipCode, Status, endingOf} from "../types/Lifecycle.sol";
 import {MachineKey} from "../types/MachineKey.sol";
 import {ProductWord} from "../types/ProductWord.sol";
 import {Delegate, Market, ModuleAddresses, Product, Windows} from "../types/Rows.sol";
@@ -268,7 +268,7 @@ abstract contract Ledger is IBookPart, ILeaseBookLog, EIP712, ReentrancyGuardTra
         if (word.has(VERIFIED)) rest += _endHeld(key, word.seq());
         if (rest != 0) _credit(buyer, rest);
         _leases[key] = word.idle(Status.Free);
-        emit LeaseClosed({machineKey: key, seq: word.seq(), reason: reason, paid: uint48(paid)});
+        emit LeaseClosed({machineKey: key, ending: endingOf(paid, word.seq(), reason)});
         if (word.has(FIRM)) _tellEnd(key, word, reason);
     }
 

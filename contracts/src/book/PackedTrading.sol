@@ -10,7 +10,7 @@ import {SigCheck} from "../libraries/SigCheck.sol";
 import {AccountWord} from "../types/AccountWord.sol";
 import {FIRM, INTERRUPTIBLE, PAY_AS_ASK, VERIFIED} from "../types/Flags.sol";
 import {LeaseWord} from "../types/LeaseWord.sol";
-import {CloseReason, Role, SkipCode, Status} from "../types/Lifecycle.sol";
+import {CloseReason, Role, SkipCode, Status, endingOf} from "../types/Lifecycle.sol";
 import {MachineKey, machineKeyOf} from "../types/MachineKey.sol";
 import {Market} from "../types/Rows.sol";
 import {Openings} from "./Openings.sol";
@@ -31,12 +31,21 @@ abstract contract PackedTrading is ILeasePacked, Openings {
     uint256 private constant U48 = 0xffffffffffff;
     uint256 private constant U64 = 0xffffffffffffffff;
 
-    /// @dev What a call owes one market so far: most batches are of one market, which is credited once.
-    struct Fees {
+    /// @dev The buyer whose matches come one after the other: its account is loaded and stored once.
+    struct Purse {
+        address buyer;
+        AccountWord account;
+    }
+
+    /// @dev What a call owes so far. Most closings are of one market, and each provider's come one after the other:
+    /// both are credited once, by a sum, so that it does not matter whose account else changes meanwhile.
+    struct Dues {
+        address provider;
+        uint256 pay;
         uint256 marketId;
-        address account;
+        address market;
         uint256 feeBps;
-        uint256 sum;
+        uint256 fees;
     }
 
     // ---------------------------------------------------------------------------------------------- open
@@ -45,56 +54,63 @@ abstract contract PackedTrading is ILeasePacked, Openings {
     function openPacked(uint32 product, uint64 price, uint16 marketId, bytes calldata data) external whenOpen {
         _requireEntries(data.length, PackedBatch.MATCH_BYTES);
         Round memory round = _roundOf(product, price, marketId);
+        Purse memory purse;
         uint256 entry = PackedBatch.first(data);
         uint256 end = entry + data.length;
         for (uint256 i; entry < end;) {
-            SkipCode code = _openEntry(round, entry);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
+            SkipCode code = _openEntry(round, purse, entry);
+            if (!code.isNone()) emit EntrySkipped({index: i, code: code});
             unchecked {
                 ++i;
                 entry += PackedBatch.MATCH_BYTES;
             }
         }
+        _putBack(purse);
     }
 
-    function _openEntry(Round memory round, uint256 entry) private returns (SkipCode) {
+    function _openEntry(Round memory round, Purse memory purse, uint256 entry) private returns (SkipCode) {
         unchecked {
             uint256 terms = (entry + 64).wordAt();
             (uint256 price, SkipCode code) = _priceOf(round, entry, terms);
-            if (code != SkipCode.NONE) return code;
-            MachineKey key = _keyOf(entry);
-            LeaseWord word = _leases[key];
+            if (!code.isNone()) return code;
+            (MachineKey key, address provider, address buyer, uint256 nonce, uint256 seq, uint256 duration) =
+                entry.partsOfMatch();
+            uint256 slot = _leaseSlot(key);
+            LeaseWord word = _leaseAt(slot);
             if (!word.isFree()) return SkipCode.MACHINE_NOT_FREE;
-            uint256 cap = price * round.sliceGpus * ((terms >> 104) & U24) / 3600;
-            code = _machine(round, terms >> 232, word, _machines[key], cap);
-            if (code != SkipCode.NONE) return code;
-            if (!_isAskSigned(round, entry)) return SkipCode.BAD_ASK_SIGNATURE;
+            uint256 cap = price * round.sliceGpus * duration / 3600;
+            code = _machine(round, seq, word, _machines[key], cap);
+            if (!code.isNone()) return code;
+            if (!_isAskSigned(round, purse, provider, entry)) return SkipCode.BAD_ASK_SIGNATURE;
 
-            address buyer = address(uint160((entry + 32).wordAt() >> 96));
-            AccountWord account = _accounts[buyer];
+            if (buyer != purse.buyer) {
+                _putBack(purse);
+                (purse.buyer, purse.account) = (buyer, _accounts[buyer]);
+            }
+            AccountWord account = purse.account;
             if (account.cash() < cap) return SkipCode.CASH_TOO_LOW;
             bool usable;
-            (account, usable) = NonceWindow.use(account, ((entry + 32).wordAt() >> 64) & U32);
+            (account, usable) = NonceWindow.use(account, nonce);
             if (!usable) return SkipCode.NONCE_USED;
             bytes32 bidHash = entry.bidHash(round.product, round.count, msg.sender);
-            if (!_isBidSigned(round, buyer, bidHash, entry)) return SkipCode.BAD_BID_SIGNATURE;
+            if (!_isBidSigned(round, purse, bidHash, entry)) return SkipCode.BAD_BID_SIGNATURE;
 
             word = word.funded({
                 cap_: cap,
                 marketId_: round.marketId,
                 buyerId_: account.id(),
                 deadline: block.timestamp + START_WINDOW,
-                duration_: (terms >> 104) & U24,
-                seq_: terms >> 232,
+                duration_: duration,
+                seq_: seq,
                 flags_: ((terms >> 128) & INTERRUPTIBLE) | (terms & VERIFIED)
             });
             account = account.minus(cap);
             if (terms & VERIFIED != 0) {
                 (account, code) = _hold(key, word, account, (terms >> 8) & U16);
-                if (code != SkipCode.NONE) return code;
+                if (!code.isNone()) return code;
             }
-            _accounts[buyer] = account;
-            _leases[key] = word;
+            purse.account = account;
+            _putLease(slot, word);
             emit LeaseOpened({machineKey: key, bidHash: bidHash, word: LeaseWord.unwrap(word)});
             return SkipCode.NONE;
         }
@@ -106,53 +122,68 @@ abstract contract PackedTrading is ILeasePacked, Openings {
         view
         returns (uint256 price, SkipCode)
     {
-        unchecked {
-            uint256 ask = entry.wordAt();
-            uint256 bid = (entry + 32).wordAt();
-            if (round.feeBps > ((terms >> 136) & U16) || round.feeBps > ((terms >> 24) & U16)) {
-                return (0, SkipCode.FEE_ABOVE_LIMIT);
-            }
-            price = terms & PAY_AS_ASK != 0 ? (ask & U64) : round.price;
-            if (ask >> 96 == bid >> 96) return (0, SkipCode.SELF_DEALING);
-            if (price < (ask & U64) || price > (bid & U64)) return (0, SkipCode.PRICE_OUTSIDE_LIMITS);
-            uint256 duration = (terms >> 104) & U24;
-            if (duration == 0 || duration < ((terms >> 208) & U24) || duration > ((terms >> 184) & U24)) {
-                return (0, SkipCode.DURATION_OUTSIDE_LIMITS);
-            }
-            if (block.timestamp > ((terms >> 152) & U32) || block.timestamp > ((terms >> 72) & U32)) {
-                return (0, SkipCode.EXPIRED);
-            }
-            uint256 askFlags = (terms >> 128) & U8;
-            uint256 bidFlags = terms & 0x7f;
-            uint256 auditBps = (terms >> 8) & U16;
-            // Most orders want nothing special.
-            if (askFlags | (bidFlags & ~uint256(PAY_AS_ASK)) | auditBps == 0) return (price, SkipCode.NONE);
-            return (price, _flags(round, askFlags, bidFlags, auditBps));
+        uint256 ask = entry.wordAt();
+        uint256 bid = (entry + 32).wordAt();
+        (uint256 provider, uint256 buyer, uint256 askFee, uint256 bidFee) = (0, 0, 0, 0);
+        (uint256 duration, uint256 shortest, uint256 longest) = (0, 0, 0);
+        (uint256 askBy, uint256 bidBy, uint256 askFlags, uint256 auditBps) = (0, 0, 0, 0);
+        assembly ("memory-safe") {
+            provider := shr(96, ask)
+            buyer := shr(96, bid)
+            shortest := and(shr(208, terms), 0xffffff)
+            longest := and(shr(184, terms), 0xffffff)
+            askBy := and(shr(152, terms), 0xffffffff)
+            askFee := and(shr(136, terms), 0xffff)
+            askFlags := and(shr(128, terms), 0xff)
+            duration := and(shr(104, terms), 0xffffff)
+            bidBy := and(shr(72, terms), 0xffffffff)
+            bidFee := and(shr(24, terms), 0xffff)
+            auditBps := and(shr(8, terms), 0xffff)
         }
+        if (round.feeBps > askFee || round.feeBps > bidFee) return (0, SkipCode.FEE_ABOVE_LIMIT);
+        price = terms & PAY_AS_ASK != 0 ? (ask & U64) : round.price;
+        if (provider == buyer) return (0, SkipCode.SELF_DEALING);
+        if (price < (ask & U64) || price > (bid & U64)) return (0, SkipCode.PRICE_OUTSIDE_LIMITS);
+        if (duration == 0 || duration < shortest || duration > longest) {
+            return (0, SkipCode.DURATION_OUTSIDE_LIMITS);
+        }
+        if (block.timestamp > askBy || block.timestamp > bidBy) return (0, SkipCode.EXPIRED);
+        uint256 bidFlags = terms & 0x7f;
+        // Most orders want nothing special.
+        if (askFlags | (bidFlags & ~uint256(PAY_AS_ASK)) | auditBps == 0) return (price, SkipCode.NONE);
+        return (price, _flags(round, askFlags, bidFlags, auditBps));
     }
 
-    function _isAskSigned(Round memory round, uint256 entry) private view returns (bool) {
+    function _putBack(Purse memory purse) private {
+        if (purse.buyer != address(0)) _accounts[purse.buyer] = purse.account;
+    }
+
+    function _isAskSigned(Round memory round, Purse memory purse, address provider, uint256 entry)
+        private
+        returns (bool)
+    {
         unchecked {
             bytes32 structHash = entry.askHash(round.product, msg.sender);
             uint256 place = entry + PackedBatch.ASK_SIGNATURE;
-            address provider = address(uint160(entry.wordAt() >> 96));
             address signer = PackedBatch.signerOf(round.domainSeparator, structHash, place);
             if (signer != address(0) && _speaksFor(provider, signer, Role.Node, block.timestamp)) return true;
+            _putBack(purse); // a wallet that is asked sees the book as it stands
             bytes32 digest = MessageHashUtils.toTypedDataHash(round.domainSeparator, structHash);
             return SigCheck.isAcceptedBy(provider, digest, place.signatureAt());
         }
     }
 
-    function _isBidSigned(Round memory round, address buyer, bytes32 bidHash, uint256 entry)
+    function _isBidSigned(Round memory round, Purse memory purse, bytes32 bidHash, uint256 entry)
         private
-        view
         returns (bool)
     {
         unchecked {
+            address buyer = purse.buyer;
             uint256 place = entry + PackedBatch.BID_SIGNATURE;
             address signer = PackedBatch.signerOf(round.domainSeparator, bidHash, place);
             if (signer != address(0) && signer == buyer) return true;
             if (buyer != msg.sender) return false;
+            _putBack(purse);
             bytes32 digest = MessageHashUtils.toTypedDataHash(round.domainSeparator, bidHash);
             return SigCheck.isAcceptedBy(buyer, digest, place.signatureAt());
         }
@@ -169,7 +200,7 @@ abstract contract PackedTrading is ILeasePacked, Openings {
         uint256 end = entry + data.length;
         for (uint256 i; entry < end;) {
             SkipCode code = _startEntry(domainSeparator, provider, entry);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
+            if (!code.isNone()) emit EntrySkipped({index: i, code: code});
             unchecked {
                 ++i;
                 entry += PackedBatch.START_BYTES;
@@ -194,40 +225,44 @@ abstract contract PackedTrading is ILeasePacked, Openings {
     function closePacked(bytes calldata data, bool withFinals) external {
         uint256 size = PackedBatch.CLOSING_BYTES + (withFinals ? PackedBatch.SIGNATURE_BYTES : 0);
         _requireEntries(data.length, size);
-        Fees memory fees;
+        Dues memory dues;
         bytes32 domainSeparator = _domainSeparatorV4();
         uint256 entry = PackedBatch.first(data);
         uint256 end = entry + data.length;
         for (uint256 i; entry < end;) {
-            SkipCode code = _closeEntry(fees, domainSeparator, entry, withFinals);
-            if (code != SkipCode.NONE) emit EntrySkipped({index: i, code: code});
+            SkipCode code = _closeEntry(dues, domainSeparator, entry, withFinals);
+            if (!code.isNone()) emit EntrySkipped({index: i, code: code});
             unchecked {
                 ++i;
                 entry += size;
             }
         }
-        if (fees.sum != 0) _credit(fees.account, fees.sum);
+        if (dues.pay != 0) _credit(dues.provider, dues.pay);
+        if (dues.fees != 0) _credit(dues.market, dues.fees);
     }
 
-    function _closeEntry(Fees memory fees, bytes32 domainSeparator, uint256 entry, bool withFinal)
+    function _closeEntry(Dues memory dues, bytes32 domainSeparator, uint256 entry, bool withFinal)
         private
         returns (SkipCode)
     {
         unchecked {
-            MachineKey key = _keyOf(entry);
-            LeaseWord word = _leases[key];
+            MachineKey key = entry.machineAt();
+            uint256 slot = _leaseSlot(key);
+            LeaseWord word = _leaseAt(slot);
             if (!word.isRunning() || word.seqBits() != ((entry.wordAt() >> 40) & U24)) return SkipCode.WRONG_STATE;
-            uint256 elapsed = block.timestamp - word.start();
-            uint256 ceiling = SettlementLib.accrued(word.cap(), elapsed, word.duration());
-            uint256 paid = SettlementLib.paidAfter((entry + 1).wordAt() & U48, ceiling, word.paid());
+            (uint256 cap, uint256 before, uint256 start, uint256 duration) = word.meter();
+            uint256 elapsed = block.timestamp - start;
+            uint256 ceiling = SettlementLib.accrued(cap, elapsed, duration);
+            uint256 paid = SettlementLib.paidAfter((entry + 1).wordAt() & U48, ceiling, before);
             bool stopped = word.isStopped();
-            bool early = !stopped && elapsed < word.duration();
+            bool early = !stopped && elapsed < duration;
 
             address buyer;
-            if (!early) buyer = _payer(domainSeparator, entry, word, OrderHash.VOUCHER);
-            if (buyer == address(0)) buyer = _payer(domainSeparator, entry, word, OrderHash.FINAL);
+            AccountWord account;
+            if (!early) (buyer, account) = _payer(domainSeparator, entry, word, OrderHash.VOUCHER);
+            if (buyer == address(0)) (buyer, account) = _payer(domainSeparator, entry, word, OrderHash.FINAL);
             if (buyer == address(0)) return early ? SkipCode.STILL_RUNNING : SkipCode.BAD_VOUCHER_SIGNATURE;
-            if (paid != word.cap() && !_isFinal(domainSeparator, entry, withFinal)) {
+            if (paid != cap && !_isFinal(domainSeparator, entry, withFinal)) {
                 return SkipCode.BAD_FINAL_SIGNATURE;
             }
             CloseReason reason = stopped || early ? CloseReason.STOPPED : CloseReason.END_OF_TIME;
@@ -235,55 +270,56 @@ abstract contract PackedTrading is ILeasePacked, Openings {
                 _pay(key, word, paid);
                 _free(key, word, buyer, paid, reason);
             } else {
-                _closePlain(fees, key, word, buyer, paid, reason);
+                if (cap != paid) _accounts[buyer] = account.plus(cap - paid);
+                _owe(dues, key, word, paid - before);
+                _putLease(slot, word.idle(Status.Free));
+                emit LeaseClosed({machineKey: key, ending: endingOf(paid, word.seqBits(), reason)});
             }
             return SkipCode.NONE;
         }
     }
 
-    /// @dev {_pay} and {_free} of a lease whose pay is neither held nor backed by margins.
-    function _closePlain(
-        Fees memory fees,
-        MachineKey key,
-        LeaseWord word,
-        address buyer,
-        uint256 paid,
-        CloseReason reason
-    ) private {
+    /// @dev {_pay} of a lease whose pay is not held, once for a row of one provider's.
+    function _owe(Dues memory dues, MachineKey key, LeaseWord word, uint256 amount) private {
+        if (amount == 0) return;
         unchecked {
-            if (word.cap() != paid) _credit(buyer, word.cap() - paid);
-            uint256 delta = paid - word.paid();
-            if (delta != 0) _credit(_providerOf(key), delta - _takeFee(fees, word, delta));
-            _leases[key] = word.idle(Status.Free);
-            emit LeaseClosed({machineKey: key, seq: word.seq(), reason: reason, paid: uint48(paid)});
+            address provider = _providerOf(key);
+            if (provider != dues.provider) {
+                if (dues.pay != 0) _credit(dues.provider, dues.pay);
+                (dues.provider, dues.pay) = (provider, 0);
+            }
+            dues.pay += amount - _takeFee(dues, word.marketId(), amount);
         }
     }
 
-    /// @dev The market's fee out of `delta`, added to what the call owes that market.
-    function _takeFee(Fees memory fees, LeaseWord word, uint256 delta) private returns (uint256 fee) {
-        uint256 id = word.marketId();
+    /// @dev The market's fee out of `amount`, added to what the call owes that market.
+    function _takeFee(Dues memory dues, uint256 id, uint256 amount) private returns (uint256 fee) {
         if (id == 0) return 0;
-        if (id != fees.marketId) {
-            if (fees.sum != 0) _credit(fees.account, fees.sum);
+        if (id != dues.marketId) {
+            if (dues.fees != 0) _credit(dues.market, dues.fees);
             Market storage market = _markets[uint16(id)];
-            (fees.marketId, fees.account, fees.feeBps, fees.sum) = (id, market.account, market.feeBps, 0);
+            (dues.marketId, dues.market, dues.feeBps, dues.fees) = (id, market.account, market.feeBps, 0);
         }
-        fee = SettlementLib.shareDown(delta, fees.feeBps);
+        fee = SettlementLib.shareDown(amount, dues.feeBps);
         unchecked {
-            fees.sum += fee;
+            dues.fees += fee;
         }
     }
 
     function _payer(bytes32 domainSeparator, uint256 entry, LeaseWord word, bytes32 typeHash)
         private
         view
-        returns (address)
+        returns (address buyer, AccountWord account)
     {
         unchecked {
             bytes32 structHash = entry.closingHash(typeHash);
             uint256 place = entry + PackedBatch.BUYER_SIGNATURE;
-            address signer = PackedBatch.signerOf(domainSeparator, structHash, place);
-            return signer == address(0) ? signer : _accountOfKey(word.buyerId(), signer, word.start());
+            buyer = PackedBatch.signerOf(domainSeparator, structHash, place);
+            if (buyer == address(0)) return (buyer, account);
+            account = _accounts[buyer];
+            if (account.id() == word.buyerId()) return (buyer, account);
+            buyer = _accountOfKey(word.buyerId(), buyer, word.start());
+            account = _accounts[buyer];
         }
     }
 
@@ -300,9 +336,26 @@ abstract contract PackedTrading is ILeasePacked, Openings {
         }
     }
 
-    /// @dev Provider and index lead a match and a closing alike.
-    function _keyOf(uint256 entry) private pure returns (MachineKey) {
-        uint256 head = entry.wordAt();
-        return MachineKey.wrap(bytes32((head >> 96 << 96) | ((head >> 64) & U32)));
+    // ---------------------------------------------------------------------------------------------- slots
+
+    /// @dev Where `_leases[key]` lies: worked out once for the load and the store.
+    function _leaseSlot(MachineKey key) private pure returns (uint256 slot) {
+        assembly ("memory-safe") {
+            mstore(0x00, key)
+            mstore(0x20, _leases.slot)
+            slot := keccak256(0x00, 0x40)
+        }
+    }
+
+    function _leaseAt(uint256 slot) private view returns (LeaseWord word) {
+        assembly ("memory-safe") {
+            word := sload(slot)
+        }
+    }
+
+    function _putLease(uint256 slot, LeaseWord word) private {
+        assembly ("memory-safe") {
+            sstore(slot, word)
+        }
     }
 }

@@ -57,7 +57,8 @@ interface ILeaseBookLog {
     /// @notice The provider of an active lease will leave.
     event NoticeGiven(MachineKey indexed machineKey, uint24 seq);
     /// @notice The lease ended; `paid` in all went to the provider (fee included), the rest of its escrow to the buyer.
-    event LeaseClosed(MachineKey indexed machineKey, uint24 seq, CloseReason reason, uint48 paid);
+    /// @param ending From the lowest bit: paid 48, seq 24, reason 8 ({CloseReason}).
+    event LeaseClosed(MachineKey indexed machineKey, uint256 ending);
     /// @notice `amount` base units of the machine's bond went to the lease's buyer (no-show or early release).
     event PenaltyPaid(MachineKey indexed machineKey, uint24 seq, uint64 amount);
     /// @notice Held pay of an ended lease, `amount` with its audit share, went back to the buyer: nobody committed.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {MachineKey} from "../types/MachineKey.sol";
 import {OrderHash} from "./OrderHash.sol";
 
 /// @title PackedBatch: calldata of batches without padding, equal to `cloud_gpu/protocol/adapters/evm_packing.py`
@@ -40,6 +41,32 @@ library PackedBatch {
     function wordAt(uint256 place) internal pure returns (uint256 word) {
         assembly ("memory-safe") {
             word := calldataload(place)
+        }
+    }
+
+    /// @notice Provider and index lead a match and a closing alike.
+    function machineAt(uint256 entry) internal pure returns (MachineKey key) {
+        assembly ("memory-safe") {
+            let head := calldataload(entry)
+            key := or(shl(96, shr(96, head)), and(shr(64, head), 0xffffffff))
+        }
+    }
+
+    /// @dev One block, since the compiler makes a call of every shift that is written in Solidity.
+    function partsOfMatch(uint256 entry)
+        internal
+        pure
+        returns (MachineKey key, address provider, address buyer, uint256 nonce, uint256 seq, uint256 duration)
+    {
+        key = machineAt(entry);
+        assembly ("memory-safe") {
+            let bid := calldataload(add(entry, 32))
+            let terms := calldataload(add(entry, 64))
+            provider := shr(96, key)
+            buyer := shr(96, bid)
+            nonce := and(shr(64, bid), 0xffffffff)
+            seq := shr(232, terms)
+            duration := and(shr(104, terms), 0xffffff)
         }
     }
 

@@ -34,8 +34,11 @@ library AccountWordLibrary {
     }
 
     function withNonces(AccountWord w, uint256 base, uint256 bits) internal pure returns (AccountWord) {
-        uint256 kept = AccountWord.unwrap(w) & ((1 << BASE) - 1);
-        return AccountWord.wrap(kept | (base << BASE) | (bits << BITS));
+        uint256 nonces;
+        assembly ("memory-safe") {
+            nonces := or(shl(BASE, base), shl(BITS, bits))
+        }
+        return AccountWord.wrap((AccountWord.unwrap(w) & ((1 << BASE) - 1)) | nonces);
     }
 
     /// @dev Bound: the sum of all cash stays below 2^64, so the field does not overflow.

@@ -51,6 +51,20 @@ library LeaseWordLibrary {
         return (LeaseWord.unwrap(w) >> DURATION) & U24;
     }
 
+    /// @dev What a meter needs, in one call.
+    function meter(LeaseWord w)
+        internal
+        pure
+        returns (uint256 cap_, uint256 paid_, uint256 start_, uint256 duration_)
+    {
+        assembly ("memory-safe") {
+            cap_ := and(w, U48)
+            paid_ := and(shr(PAID, w), U48)
+            start_ := and(shr(START, w), U32)
+            duration_ := and(shr(DURATION, w), U24)
+        }
+    }
+
     function seq(LeaseWord w) internal pure returns (uint24) {
         return uint24(LeaseWord.unwrap(w) >> SEQ);
     }
@@ -105,10 +119,12 @@ library LeaseWordLibrary {
         uint256 flags_
     ) internal pure returns (LeaseWord) {
         uint256 kept = LeaseWord.unwrap(w) & (U24 << BOND);
-        uint256 terms = cap_ | (marketId_ << MARKET) | (buyerId_ << BUYER) | (deadline << START);
-        uint256 rest =
-            (duration_ << DURATION) | (seq_ << SEQ) | (uint256(Status.Funded) << STATUS) | (flags_ << FLAGS);
-        return LeaseWord.wrap(kept | terms | rest);
+        uint256 terms;
+        assembly ("memory-safe") {
+            terms := or(or(cap_, shl(MARKET, marketId_)), or(shl(BUYER, buyerId_), shl(START, deadline)))
+            terms := or(or(terms, shl(DURATION, duration_)), or(shl(SEQ, seq_), shl(FLAGS, flags_)))
+        }
+        return LeaseWord.wrap(kept | terms | (uint256(Status.Funded) << STATUS));
     }
 
     /// @dev The machine alone: bond and the newest lease's number, with a state between leases.

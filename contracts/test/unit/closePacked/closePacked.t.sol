@@ -5,7 +5,7 @@ import {ILeaseBookLog} from "../../../src/interfaces/ILeaseBookLog.sol";
 import {ILeasePacked} from "../../../src/interfaces/ILeasePacked.sol";
 import {ILeaseTrading} from "../../../src/interfaces/ILeaseTrading.sol";
 import {SkipCode, Status} from "../../../src/types/Lifecycle.sol";
-import {Voucher} from "../../../src/types/Orders.sol";
+import {Accept, Voucher} from "../../../src/types/Orders.sol";
 import {Packing} from "../../Packing.sol";
 
 contract ClosePacked is Packing {
@@ -84,19 +84,23 @@ contract ClosePacked is Packing {
         assertEq(_leaseOf(_seq).status, Status.Active);
     }
 
-    /// @dev Fees are credited once a call and market: whoever else the market's account is in the batch.
+    /// @dev Pay is credited once for a row of a provider's entries, fees once a market: whoever else either of their
+    /// accounts is in the batch.
     /// forge-config: default.fuzz.runs = 64
-    function testFuzz_closePacked_whenMarketsTakeTurns_thenEachGetsItsFees(uint256 seed) external {
+    function testFuzz_closePacked_whenMarketsAndProvidersTakeTurns_thenEachGetsItsOwn(uint256 seed) external {
+        address[2] memory sellers = [provider, buyer];
+        address[2] memory payers = [buyer, provider];
         uint16[3] memory markets = [marketId, _market(buyer, 100), _market(provider, 300)];
         bytes memory data;
         (Voucher[] memory vouchers, bytes[] memory buyers, bytes[] memory finals) =
             (new Voucher[](6), new bytes[](6), new bytes[](6));
         for (uint256 i; i < 6; ++i) {
             uint256 dice = uint256(keccak256(abi.encode(seed, i)));
-            vouchers[i] = Voucher(provider, uint32(100 + i), 1, uint48(dice % (CAP + 2)));
-            _run(vouchers[i].index, markets[(dice >> 64) % 3]);
-            buyers[i] = _signVoucher(sessionKey, vouchers[i]);
-            finals[i] = _signFinal(nodeKey, vouchers[i]);
+            uint256 who = (dice >> 80) % 2;
+            vouchers[i] = Voucher(sellers[who], uint32(100 + i), 1, uint48(dice % (CAP + 2)));
+            _run(sellers[who], payers[who], vouchers[i].index, markets[(dice >> 64) % 3]);
+            buyers[i] = _signVoucher(who == 0 ? sessionKey : payers[who], vouchers[i]);
+            finals[i] = _signFinal(who == 0 ? nodeKey : sellers[who], vouchers[i]);
             data = bytes.concat(data, _packClosing(vouchers[i], buyers[i], finals[i]));
         }
         skip(DURATION);
@@ -110,11 +114,14 @@ contract ClosePacked is Packing {
     }
 
     /// @dev A lease of a machine of its own, opened by that market's matcher and begun now.
-    function _run(uint32 index, uint16 market) private {
-        vm.prank(provider);
+    function _run(address seller, address payer, uint32 index, uint16 market) private {
+        vm.prank(seller);
         book.addMachine(index, BOND, product);
         marketId = market;
-        _submit(matcher, PRICE, _paired(_askFrom(provider, index), _bid()));
-        _beginMachine(index);
+        _submit(matcher, PRICE, _paired(_askFrom(seller, index), _bidFrom(payer)));
+        Accept memory accepted = Accept(seller, index, 1, uint32(block.timestamp));
+        bytes memory data = _packStart(accepted, _signAccept(payer, accepted));
+        vm.prank(seller);
+        book.beginPacked(seller, data);
     }
 }

@@ -75,14 +75,16 @@ contract OpenPacked is Packing {
         _assertTwin(_one(entry));
     }
 
+    /// @dev A buyer's account is loaded once for a row of its entries, and again when it comes back later.
     /// forge-config: default.fuzz.runs = 64
     function testFuzz_openPacked_whenManyEntries_thenDoesWhatOpenBatchDoes(uint256 seed) external {
+        address[3] memory buyers = [buyer, _member("other buyer"), _signer("nobody")];
         SignedMatch[] memory entries = new SignedMatch[](MACHINES + 2);
         for (uint256 i; i < entries.length; ++i) {
             uint256 dice = uint256(keccak256(abi.encode(seed, i)));
             // Two entries for one machine: the second comes too late.
             Ask memory ask = _askFrom(provider, uint32(1 + i % MACHINES));
-            entries[i] = _paired(ask, _bid());
+            entries[i] = _paired(ask, _bidFrom(buyers[(dice >> 200) % 3]));
             if (dice % 3 == 0) {
                 _change(entries[i], (dice >> 8) % 17, dice >> 16);
                 if (dice & 16 != 0) entries[i] = _paired(entries[i].ask, entries[i].bid);
