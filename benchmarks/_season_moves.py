@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks._parties import CAP, DURATION
-from benchmarks._season import Season
+from benchmarks._parties import CAP, DURATION, Party
+from benchmarks._season import Rented, Season
 from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token
+from cloud_gpu.protocol.adapters.evm_packing import packed_starts
 from cloud_gpu.protocol.calls import (
     CancelOne,
     CloseBatch,
@@ -37,11 +38,16 @@ def pass_time(s: Season) -> None:
 def open_some(s: Season) -> None:
     """The matcher opens a batch; some of its machines are not free."""
     machines = s.dice.sample(s.machines, s.dice.randint(1, _OPENED_TOGETHER))
+    if s.dice.random() < 0.5:
+        machines.sort(key=lambda machine: machine.provider.wallet.address.raw)
     orders, facts = [], []
+    buyer: Party | None = None
     for machine in machines:
         verified = s.dice.random() < 0.6
         flags = int(LeaseFlags.VERIFIED) if verified else 0
-        buyer = s.dice.choice(s.buyers)
+        # A row of one buyer's entries touches its account once.
+        if buyer is None or s.dice.random() < 0.5:
+            buyer = s.dice.choice(s.buyers)
         ask = s.market.ask(machine, flags=int(LeaseFlags.VERIFIED))
         bid = s.market.bid(
             buyer,
@@ -90,21 +96,42 @@ def settle(s: Season) -> None:
         s.attempt(s.stranger().wallet, SettleBatch(vouchers=(voucher,)))
 
 
-def close(s: Season) -> None:
-    """Both agree, before the end or after it."""
-    rented = s.one_in(_ACTIVE, _STOPPED)
-    if rented is None:
+def begin_together(s: Season) -> None:
+    """All that wait for one provider, in one call; some have waited too long."""
+    first = s.one_in(_FUNDED)
+    if first is None:
         return
+    provider = first.machine.provider
+    waiting = [r for r in s.live if r.status is _FUNDED and r.machine.provider is provider]
+    accepts = [s.market.accept(rented.buyer, rented.key) for rented in waiting]
+    call = lease_book.begin_packed(provider.wallet.address, packed_starts(accepts))
+    s.attempt(provider.daily, call)
+    for rented in waiting:
+        s.refresh(rented)
+
+
+def close(s: Season) -> None:
+    """Some pairs agree, before the end or after it; in one call."""
+    running = [rented for rented in s.live if rented.status in (_ACTIVE, _STOPPED)]
+    if not running:
+        return
+    chosen = s.dice.sample(running, s.dice.randint(1, min(4, len(running))))
+    if s.dice.random() < 0.5:
+        chosen.sort(key=lambda rented: rented.buyer.wallet.address.raw)
+    closings = tuple(_closing(s, rented) for rented in chosen)
+    s.attempt(s.market.matcher, CloseBatch(closings=closings))
+    for rented in chosen:
+        s.refresh(rented)
+
+
+def _closing(s: Season, rented: Rented) -> Closing:
     amount = s.dice.randint(0, CAP)
-    final = s.market.final(rented.machine.provider.daily, rented.key, amount)
     buyer_final = s.market.final(rented.buyer.daily, rented.key, amount)
-    closing = Closing(
+    return Closing(
         voucher=s.market.voucher(rented.buyer, rented.key, amount),
-        final=final,
+        final=s.market.final(rented.machine.provider.daily, rented.key, amount),
         buyer_final=buyer_final if s.dice.random() < 0.5 else None,
     )
-    s.attempt(s.market.matcher, CloseBatch(closings=(closing,)))
-    s.refresh(rented)
 
 
 def stop(s: Season) -> None:
@@ -202,7 +229,8 @@ HONEST: tuple[tuple[Move, int], ...] = (
     (pass_time, 12),
     (open_some, 16),
     (post_ready, 4),
-    (begin, 28),
+    (begin, 24),
+    (begin_together, 8),
     (settle, 14),
     (close, 6),
     (stop, 4),
