@@ -272,7 +272,7 @@ def _fixed(terms: DeploymentTerms) -> dict[str, Any]:
     return {
         "windows": to_builtins(terms.windows),
         "audits": to_builtins(terms.audits.windows) if terms.audits else None,
-        "verifiers": [str(each.signer) for each in terms.audits.verifiers] if terms.audits else [],
+        "verifiers": to_builtins(terms.audits.verifiers) if terms.audits else [],
         "futures": {
             "long_margin_bps": rules.long_margin.value,
             "short_margin_bps": rules.short_margin.value,
@@ -327,7 +327,7 @@ def _in_words(value: Any) -> str:
         case dict():
             return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items())
         case list():
-            return ", ".join(map(str, value)) or "none"
+            return "; ".join(map(_in_words, value)) or "none"
         case _:
             return "none" if value is None else str(value)
 

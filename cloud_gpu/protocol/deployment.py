@@ -125,6 +125,10 @@ class Deployment(Value, frozen=True, kw_only=True):
     """The module that holds verified pay; zero: this deployment has none."""
     verifiers: tuple[Address, ...] = ()
     """The two verifiers fixed in it."""
+    anchors: tuple[Digest, ...] = ()
+    """Of their hash chains."""
+    audit_accounts: tuple[Address, ...] = ()
+    """Whose cash their audit shares become."""
     audit: AuditWindows | None = None
     futures: Address = ZERO_ADDRESS
     """The module for futures; zero: this deployment has none."""

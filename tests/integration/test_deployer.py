@@ -257,6 +257,8 @@ def test_other_code_and_other_settings_are_told_apart(chain: Anvil) -> None:
         ({"registration_fee": TokenAmount(6)}, "LeaseBook.registrationFee"),
         ({"windows": Windows(start=61, claim=120, retire=600)}, "LeaseBook.windows"),
         ({"verifiers": tuple(reversed(made.verifiers))}, "verifiers"),
+        ({"anchors": tuple(reversed(made.anchors))}, "anchors"),
+        ({"audit_accounts": (key("other").address,) * 2}, "audit_accounts"),
         ({"bond_unit": TokenAmount(10**8)}, "LeaseBook.bondUnit"),
         ({"lease_book": made.verification}, "code of LeaseBook"),
         ({"back_office": key("other").address}, "what LeaseBook builds on"),

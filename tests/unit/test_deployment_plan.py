@@ -107,6 +107,8 @@ def test_the_result_holds_everything_that_was_decided() -> None:
         futures=at["Futures"],
         group_buy=at["GroupBuy"],
         verifiers=(Address(b"\x01" * 20), Address(b"\x04" * 20)),
+        anchors=(Digest(b"\x02" * 32), Digest(b"\x05" * 32)),
+        audit_accounts=(Address(b"\x03" * 20), Address(b"\x06" * 20)),
         audit=AUDITS.windows,
         registration_fee=TokenAmount(5),
         guardian=Address(b"\x0b" * 20),

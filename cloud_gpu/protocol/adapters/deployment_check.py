@@ -30,7 +30,7 @@ from cloud_gpu.protocol.deployment import (
 from cloud_gpu.protocol.errors import ChainUnavailable, DeploymentDiffers
 from cloud_gpu.protocol.futures import FUTURES
 from cloud_gpu.protocol.group_buy import GROUP_BUY
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, Digest
 
 
 def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
@@ -55,14 +55,23 @@ def check_deployment(rpc: Rpc, deployment: Deployment) -> tuple[str, ...]:
     if deployment.audit is not None:
         found.append(check_code(rpc, VERIFICATION, deployment.verification))
         found += _check_views(rpc, deployment.verification, _of_verification(deployment))
-        fixed = views.ask(rpc, deployment.verification, verification.verifiers())
-        signers = tuple(verifier.signer for verifier in fixed)
-        if signers != deployment.verifiers:
-            raise DeploymentDiffers("verifiers", _shown(signers), _shown(deployment.verifiers))
+        found.append(_check_verifiers(rpc, deployment))
     decimals = views.ask(rpc, deployment.token, payment_token.decimals())
     if 10**decimals != deployment.bond_unit.value:
         raise DeploymentDiffers("bond_unit", str(10**decimals), str(deployment.bond_unit.value))
     return (*found, f"token {deployment.token} has {decimals} decimals")
+
+
+def _check_verifiers(rpc: Rpc, deployment: Deployment) -> str:
+    fixed = views.ask(rpc, deployment.verification, verification.verifiers())
+    for field, found, wanted in (
+        ("verifiers", tuple(each.signer for each in fixed), deployment.verifiers),
+        ("anchors", tuple(Digest(each.anchor) for each in fixed), deployment.anchors),
+        ("audit_accounts", tuple(each.audits for each in fixed), deployment.audit_accounts),
+    ):
+        if found != wanted:
+            raise DeploymentDiffers(field, _shown(found), _shown(wanted))
+    return "verifiers, anchors and audit accounts are the deployment's"
 
 
 def check_code(rpc: Rpc, contract: str, address: Address, names: Sequence[Address] = ()) -> str:

@@ -130,6 +130,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True):
         """The deployment that it makes."""
         terms, at = self.terms, {each.contract: each.address for each in self.contracts}
         audits = terms.audits
+        verifiers = audits.verifiers if audits else ()
         return Deployment(
             chain_id=self.chain_id,
             lease_book=at[LEASE_BOOK],
@@ -140,7 +141,9 @@ class DeploymentPlan(msgspec.Struct, frozen=True):
             windows=terms.windows,
             bond_unit=bond_unit,
             verification=at.get(VERIFICATION, ZERO_ADDRESS),
-            verifiers=tuple(each.signer for each in audits.verifiers) if audits else (),
+            verifiers=tuple(each.signer for each in verifiers),
+            anchors=tuple(each.anchor for each in verifiers),
+            audit_accounts=tuple(each.audits for each in verifiers),
             audit=audits.windows if audits else None,
             futures=at[FUTURES],
             futures_rules=terms.futures,
