@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from cloud_gpu.protocol.identity import KeyRole
@@ -67,6 +68,7 @@ class Verdict(TypedData, frozen=True, kw_only=True):
         "Verdict(address provider,uint32 index,uint24 seq,uint16 batchNo,uint16 i,bytes32 leaf,"
         "bytes32 digest,uint8 result)"
     )
+    NAMES = MappingProxyType({"digest": "result_digest"})
     provider: Address
     index: int
     seq: int
@@ -81,18 +83,6 @@ class Verdict(TypedData, frozen=True, kw_only=True):
         _check_place("verdict", self.index, self.seq, self.batch_no)
         if not 0 <= self.i < SEGMENTS_MAX:
             raise ValueError(f"verdict.i is 0 to {SEGMENTS_MAX - 1}, found {self.i}")
-
-    def struct_hash(self) -> Digest:
-        """As the base, with `result_digest` in the place that the type string calls `digest`."""
-        numbers = (self.index, self.seq, self.batch_no, self.i)
-        return keccak256(
-            keccak256(self.TYPE.encode()).raw
-            + self.provider.raw.rjust(32, b"\0")
-            + b"".join(number.to_bytes(32, "big") for number in numbers)
-            + self.leaf.raw
-            + self.result_digest.raw
-            + int(self.result).to_bytes(32, "big")
-        )
 
 
 class Results(TypedData, frozen=True, kw_only=True):

@@ -7,11 +7,16 @@ statements are canonical JSON bound by one type, `Document`. Source: EIP-712, EI
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache
+from operator import attrgetter
+from struct import Struct
+from struct import error as StructError
+from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeVar
 
 from coincurve import PublicKey
+from msgspec.structs import fields
 
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -50,58 +55,86 @@ def _separator(domain: Domain) -> bytes:
     return keccak256(b"".join(words)).raw
 
 
+@cache
+def _prefix(domain: Domain) -> bytes:
+    return b"\x19\x01" + domain.separator
+
+
 class TypedData(Value, frozen=True, kw_only=True):
     """A value that EIP-712 can hash; `TYPE` is its exact type string, shared with Solidity."""
 
     TYPE: ClassVar[str]
     ROLE: ClassVar[KeyRole | None] = None
     """Which delegated key may sign it for its account; None: the account's own key alone."""
+    NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields whose name here is not the type string's: those of the type string, then ours."""
 
     def struct_hash(self) -> Digest:
-        """keccak256(typeHash || one word per field); every field is of a static type."""
-        type_hash, fields = _layout(self.TYPE)
-        return keccak256(
-            b"".join([type_hash, *(encode(getattr(self, name)) for name, encode in fields)])
-        )
+        """keccak256(typeHash || one word per field); every field is of a static type.
+
+        Raises ValueError, naming the field, for what its type cannot hold.
+        """
+        return keccak256(_layout(type(self)).packed(self))
 
     def digest(self, domain: Domain) -> Digest:
         """What is signed: keccak256(0x19 0x01 || domain separator || struct hash)."""
-        return keccak256(b"\x19\x01" + domain.separator + self.struct_hash().raw)
+        return keccak256(_prefix(domain) + self.struct_hash().raw)
+
+
+_NATIVE: Final = {"bool": "31x?", "uint8": "31xB", "uint16": "30xH", "uint32": "28xI"} | {
+    "uint64": "24xQ",
+    "address": "12x20s",
+    "bytes32": "32s",
+}
+"""How `struct` writes a word; other widths are written as so many bytes."""
+
+
+class _Layout:
+    """A type string compiled once: one pass takes the fields, one call packs all their words."""
+
+    def __init__(self, kind: type[TypedData]) -> None:
+        inside = kind.TYPE[kind.TYPE.index("(") + 1 : -1]
+        units = {field.name: field.type for field in fields(kind)}
+        formats, paths = [">32s"], []
+        self._lengths: list[tuple[int, int]] = []
+        self._widths: list[tuple[int, int]] = []
+        for place, field in enumerate(inside.split(",")):
+            word, name = field.split(" ")
+            name = kind.NAMES.get(name, _CAMEL.sub("_", name).lower())
+            if word in ("address", "bytes32"):
+                self._lengths.append((place, 20 if word == "address" else 32))
+                paths.append(f"{name}.raw")
+            else:
+                unit = units[name]
+                is_quantity = isinstance(unit, type) and issubclass(unit, Quantity)
+                paths.append(f"{name}.value" if is_quantity else name)
+            if word not in _NATIVE:
+                width = int(word.removeprefix("uint")) // 8
+                self._widths.append((place, width))
+            formats.append(_NATIVE.get(word) or f"{32 - width}x{width}s")
+        assert len(paths) > 1, "attrgetter gives a tuple for two names or more"
+        self._paths = paths
+        self._take = attrgetter(*paths)
+        self._pack = Struct("".join(formats)).pack
+        self._type_hash = keccak256(kind.TYPE.encode()).raw
+
+    def packed(self, value: TypedData) -> bytes:
+        """Type hash and words. Raises ValueError."""
+        try:
+            found = list(self._take(value))
+            for place, length in self._lengths:
+                if len(found[place]) != length:  # struct would cut or fill it without a word
+                    raise ValueError(f"{self._paths[place]}: needed {length} bytes")
+            for place, width in self._widths:
+                found[place] = found[place].to_bytes(width, "big")
+            return self._pack(self._type_hash, *found)
+        except (AttributeError, OverflowError, StructError) as error:
+            raise ValueError(f"{value!r} does not fit {value.TYPE}: {error}") from error
 
 
 @cache
-def _layout(type_string: str) -> tuple[bytes, tuple[tuple[str, Callable[[object], bytes]], ...]]:
-    inside = type_string[type_string.index("(") + 1 : -1]
-    fields = []
-    for field in inside.split(","):
-        kind, name = field.split(" ")
-        fields.append((_CAMEL.sub("_", name).lower(), _encoder(kind)))
-    return keccak256(type_string.encode()).raw, tuple(fields)
-
-
-def _encoder(kind: str) -> Callable[[object], bytes]:
-    if kind == "address":
-        return lambda found: _raw(found, 20).rjust(32, b"\0")
-    if kind == "bytes32":
-        return lambda found: _raw(found, 32)
-    if kind == "bool":
-        return lambda found: int(bool(found)).to_bytes(32, "big")
-    bits = int(kind.removeprefix("uint"))
-
-    def encode(found: object) -> bytes:
-        value = found.value if isinstance(found, Quantity) else found
-        if not isinstance(value, int) or not 0 <= value < 2**bits:
-            raise ValueError(f"{kind} cannot hold {found!r}")
-        return value.to_bytes(32, "big")
-
-    return encode
-
-
-def _raw(found: object, length: int) -> bytes:
-    raw = getattr(found, "raw", None)
-    if not isinstance(raw, bytes) or len(raw) != length:
-        raise ValueError(f"needed {length} bytes, found {found!r}")
-    return raw
+def _layout(kind: type[TypedData]) -> _Layout:
+    return _Layout(kind)
 
 
 DataT = TypeVar("DataT", bound=TypedData)
@@ -217,22 +250,12 @@ class Document(TypedData, frozen=True, kw_only=True):
     """What every off-chain statement is signed as."""
 
     TYPE = "Document(bytes32 kind,bytes32 digest,uint64 nonce,uint64 expiry)"
+    NAMES = MappingProxyType({"digest": "content"})
     kind: Digest
     content: Digest
     nonce: int
     expiry: int
     """Unix seconds after which the statement no longer counts."""
-
-    def struct_hash(self) -> Digest:
-        """As the base, with `content` in the place that the type string calls `digest`."""
-        words = (
-            keccak256(self.TYPE.encode()).raw,
-            self.kind.raw,
-            self.content.raw,
-            self.nonce.to_bytes(32, "big"),
-            self.expiry.to_bytes(32, "big"),
-        )
-        return keccak256(b"".join(words))
 
 
 BodyT = TypeVar("BodyT", bound=Value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 import msgspec
-from Crypto.Hash import keccak
+from sha3 import keccak_256  # type: ignore[import-untyped]
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,4 +100,4 @@ ZERO_DIGEST = Digest(bytes(32))
 
 def keccak256(raw: bytes) -> Digest:
     """Keccak-256, the chain's hash."""
-    return Digest(keccak.new(data=raw, digest_bits=256).digest())
+    return Digest(keccak_256(raw).digest())
