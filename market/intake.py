@@ -26,7 +26,7 @@ from cloud_gpu.protocol.orders import (
 from cloud_gpu.protocol.product import Product, ProductFlags
 from cloud_gpu.protocol.signing import Verified, verify, verify_statement
 from cloud_gpu.protocol.units import BasisPoints, cost_down, format_duration
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, keccak256
 from market.ledger import Ledger
 from market.rules import MarketRules
 
@@ -171,7 +171,7 @@ def _wrong_terms(order: SignedBid) -> Rejection | None:
             needed=f"at most {limits.TERMS_BYTES_MAX} bytes",
             next="Name fewer classes, regions or providers.",
         )
-    digest = order.terms.digest
+    digest = keccak256(document)
     if digest == order.bid.payload.terms:
         return None
     return Rejection(

@@ -52,8 +52,20 @@ def _refuse_inexact(found: Any) -> None:
         raise ValueError(f"a whole number beyond 2^53 - 1 cannot be written exactly: {found}")
 
 
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_builtin, order="sorted")
+_MORE_THAN_SORTED: Final = re.compile(rb"(?:^|[:\[,])-?\d+(?:[.eE]|(?<=\d{16}))|null|[^\x20-\x7e]")
+"""Where RFC 8785 may want more than sorted names: floats, long integers, other than ASCII. Null is
+here because a float that is no number is written so."""
+
+
 def to_json(value: object) -> bytes:
-    """The canonical JSON of a value (RFC 8785): same value, same bytes, on every machine."""
+    """The canonical JSON of a value (RFC 8785): same value, same bytes, on every machine.
+
+    Raises ValueError for what has no canonical form: a whole number beyond 2^53 - 1.
+    """
+    written = _ENCODER.encode(value)
+    if _MORE_THAN_SORTED.search(written) is None:
+        return written
     return rfc8785.dumps(msgspec.to_builtins(value, enc_hook=_to_builtin))
 
 

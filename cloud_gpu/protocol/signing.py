@@ -24,7 +24,11 @@ from cloud_gpu.protocol.identity import KeyRing, KeyRole, Signer
 from cloud_gpu.protocol.units import Quantity
 from cloud_gpu.protocol.values import Address, Digest, Signature, Value, keccak256
 
-_HALF_ORDER: Final = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+_HALF_ORDER: Final = bytes.fromhex(
+    "7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0"
+)
+_RECOVERY: Final = {27: b"\0", 28: b"\1"}
+"""Ethereum's v -> libsecp256k1's recovery id."""
 _CAMEL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -186,13 +190,11 @@ def sign(payload: DataT, domain: Domain, signer: Signer) -> Signed[DataT]:
 
 def recover(digest: Digest, signature: Signature) -> Address | None:
     """The address whose key made the signature, or None: malleable or malformed ones never pass."""
-    v = signature.raw[64]
-    if v not in (27, 28) or int.from_bytes(signature.raw[32:64], "big") > _HALF_ORDER:
+    raw, recovery = signature.raw, _RECOVERY.get(signature.raw[64])
+    if recovery is None or raw[32:64] > _HALF_ORDER:
         return None
     try:
-        key = PublicKey.from_signature_and_message(
-            signature.raw[:64] + bytes([v - 27]), digest.raw, hasher=None
-        )
+        key = PublicKey.from_signature_and_message(raw[:64] + recovery, digest.raw, hasher=None)
     except Exception:  # coincurve raises bare Exception subclasses for points off the curve
         return None
     return Address(keccak256(key.format(compressed=False)[1:]).raw[12:])
@@ -226,6 +228,10 @@ def _signer_for(
     at: int,
 ) -> Address | Rejection:
     signer = recover(digest, signature)
+    if signer == account:
+        return signer
+    if signer is not None and role is not None and keys.may_sign(account, signer, role, at):
+        return signer
     needed = f"{account}" + (f" or its {role.name.lower()} key" if role else "")
     if signer is None:
         return Rejection(
@@ -235,15 +241,13 @@ def _signer_for(
             needed=f"the signature of {needed}",
             next="Sign the value again for this chain id and LeaseBook address.",
         )
-    if signer != account and (role is None or not keys.may_sign(account, signer, role, at)):
-        return Rejection(
-            reason=RejectReason.KEY_NOT_AUTHORISED,
-            field=f"{what}.signature",
-            found=f"signed by {signer}",
-            needed=needed,
-            next="Check the key, the chain id and the LeaseBook address that were signed for.",
-        )
-    return signer
+    return Rejection(
+        reason=RejectReason.KEY_NOT_AUTHORISED,
+        field=f"{what}.signature",
+        found=f"signed by {signer}",
+        needed=needed,
+        next="Check the key, the chain id and the LeaseBook address that were signed for.",
+    )
 
 
 class Document(TypedData, frozen=True, kw_only=True):

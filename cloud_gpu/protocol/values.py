@@ -6,6 +6,7 @@ parties or encodings.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar, Self
 
 import msgspec
@@ -70,16 +71,20 @@ class Address(FixedBytes):
     LENGTH = 20
 
     def __str__(self) -> str:
-        digits = self.raw.hex()
-        marks = keccak256(digits.encode()).raw.hex()
-        return "0x" + "".join(
-            digit.upper() if mark >= "8" else digit
-            for digit, mark in zip(digits, marks, strict=False)
-        )
+        return _checksummed(self.raw)
 
     @property
     def is_zero(self) -> bool:
         return not any(self.raw)
+
+
+@lru_cache(maxsize=4_096)  # markets, providers and the zero address stand in every order
+def _checksummed(raw: bytes) -> str:
+    digits = raw.hex()
+    marks = keccak256(digits.encode()).raw.hex()
+    return "0x" + "".join(
+        digit.upper() if mark >= "8" else digit for digit, mark in zip(digits, marks, strict=False)
+    )
 
 
 class Digest(FixedBytes):

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.adapters.wallet import DelegateProof
+from cloud_gpu.protocol.adapters.wallet import DelegateProof, Permit
 from cloud_gpu.protocol.audit import (
     SEGMENTS_MAX,
     WEIGHT_ONE,
@@ -23,6 +23,7 @@ from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import Match
 from cloud_gpu.protocol.orders import Ask, Bid
+from cloud_gpu.protocol.signing import Document
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
@@ -93,6 +94,15 @@ finals = st.builds(Final, **_LEASE, amount=amounts(48))
 delegations = st.builds(
     DelegateProof, account=addresses, role=st.sampled_from(KeyRole), expiry=words(32)
 )
+permits = st.builds(
+    Permit,
+    owner=addresses,
+    spender=addresses,
+    value=amounts(48),
+    nonce=words(256),
+    deadline=words(256),
+)
+documents = st.builds(Document, kind=digests, content=digests, nonce=words(64), expiry=words(64))
 commitments = st.builds(Commit, **_BATCH, root=digests, n=st.integers(1, SEGMENTS_MAX))
 verdicts = st.builds(
     Verdict,

@@ -40,7 +40,7 @@ class DelegateProof(TypedData, frozen=True, kw_only=True):
     expiry: int
 
 
-class _Permit(TypedData, frozen=True, kw_only=True):
+class Permit(TypedData, frozen=True, kw_only=True):
     """EIP-2612: an allowance given by signature."""
 
     TYPE = "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
@@ -305,7 +305,7 @@ class Wallet:
         )
         if domain.separator != octets(separator):
             return None
-        permit = _Permit(
+        permit = Permit(
             owner=self.address,
             spender=self.deployment.lease_book,
             value=amount,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,16 @@ HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
+class Unchecked(TypedData, frozen=True, kw_only=True):
+    """A voucher that does not look at its fields."""
+
+    TYPE = Voucher.TYPE
+    provider: Address = OTHER.address
+    index: int = 0
+    seq: int = 1
+    amount: TokenAmount = TokenAmount(5)
+
+
 def _voucher(amount: int = 5) -> Voucher:
     return Voucher(provider=OTHER.address, index=0, seq=1, amount=TokenAmount(amount))
 
@@ -92,6 +103,27 @@ def test_typed_value_when_given_a_vector_then_hashes_equal(case: dict[str, Any])
     value = kind(**fields)
     assert str(value.struct_hash()) == case["structHash"]
     assert str(value.digest(DOMAIN)) == case["digest"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"amount": TokenAmount(2**48)}, "amount"),
+        ({"seq": 2**24}, "seq"),
+        ({"index": 2**32}, "index"),
+        ({"index": -1}, "index"),
+        ({"provider": Digest(bytes(32))}, "provider"),
+        ({"provider": 5}, "provider"),
+    ],
+)
+def test_struct_hash_when_a_field_does_not_fit_then_refused(
+    change: dict[str, Any], named: str
+) -> None:
+    unfit = msgspec.convert({}, Unchecked)
+    for name, value in change.items():
+        unfit = msgspec.structs.replace(unfit, **{name: value})
+    with pytest.raises(ValueError, match=named):
+        unfit.struct_hash()
 
 
 def test_verify_when_signed_by_the_account_then_verified() -> None:

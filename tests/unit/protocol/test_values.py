@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import rfc8785
 from eth_utils.address import to_checksum_address
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,6 +196,29 @@ def test_json_when_written_then_canonical_and_read_back() -> None:
     raw = codec.to_json(asked)
     assert raw.startswith(b'{"job":"0x0707')
     assert codec.from_json(raw, Message) == asked
+
+
+_texts = st.text(max_size=8)
+_leaves = st.one_of(
+    *(st.none(), st.booleans(), _texts, st.sampled_from((2**53, 10**15, 1e21, 1.0, 0.1))),
+    *(st.integers(), st.floats(), st.sampled_from(("é", "\x7f", "\u2028", ":1.5", "a,12e3"))),
+)
+_documents = st.recursive(
+    _leaves,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_documents)
+def test_json_of_anything_is_what_rfc8785_writes(document: Any) -> None:
+    try:
+        wanted = rfc8785.dumps(document)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            codec.to_json(document)
+    else:
+        assert codec.to_json(document) == wanted
 
 
 @pytest.mark.parametrize(
