@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
+
+import msgspec
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
@@ -25,13 +26,13 @@ from cloud_gpu.protocol.units import (
     share_up,
 )
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
+from cloud_gpu.query import Query
+from cloud_gpu.query_text import QueryUnclear, parse_query
 from cloud_gpu.spending import Purse, quote
 
 WordT = TypeVar("WordT")
 ReadT = TypeVar("ReadT")
-
-_PATTERN = re.compile(r"(?P<name>[^:]+)(?::(?P<gib>\d+)\s*(?:GB|GiB)?(?:\.\.)?)?", re.IGNORECASE)
-_SPLIT = re.compile(r"[^A-Z0-9]+")
+AnyT = TypeVar("AnyT")
 
 AUDIT_SHARE: Final = BasisPoints(700)
 """Pays one audit in twenty, with room."""
@@ -52,7 +53,7 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     """What one lease must be. Made from a person's words by `wish`."""
 
     gpu_type: str
-    """"A100", "A100|H100", "A100:80GB..": words of a class, a least memory."""
+    """A query: "A100", "A100|H100:80GB..", "gpu in [A100,H100] vram>=40GB region!=CN"."""
     count: int
     max_price: Price
     duration: int
@@ -80,7 +81,10 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
             raise WordUnclear(
                 "gpu_type", 'found nothing, needed a GPU class or a word of one: "A100"'
             )
-        list(self._alternatives())
+        try:
+            parse_query(self.gpu_type)
+        except QueryUnclear as error:
+            raise WordUnclear("gpu_type", str(error)) from error
         if not 0 < self.count < 2**16:
             raise WordUnclear("count", f"found {self.count}, needed 1 to {2**16 - 1} GPUs")
         if not self.max_price:
@@ -92,16 +96,10 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
                 "provider", f"found {self.provider}, needed one that is not excluded as well"
             )
 
-    def _alternatives(self) -> Iterator[tuple[list[str], int]]:
-        for text in self.gpu_type.split("|"):
-            found = _PATTERN.fullmatch(text.strip())
-            if found is None:
-                raise WordUnclear(
-                    "gpu_type",
-                    f'found {text!r}, needed a class or a word of one, like "A100" or'
-                    ' "A100:80GB.."',
-                )
-            yield _words(found["name"]), 1024 * int(found["gib"] or 0)
+    @property
+    def query(self) -> Query:
+        """What `gpu_type` asks for."""
+        return parse_query(self.gpu_type)
 
     @property
     def most(self) -> TokenAmount:
@@ -109,42 +107,20 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
         cap = quote(self.max_price, self.count, self.duration)
         return cap + share_up(cap, self.audit_bps) if self.verified else cap
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The classes asked for, each as its words: what a market can look up."""
-        return tuple("-".join(words) for words, _ in self._alternatives())
-
-    def wants(self, gpu_class: GpuClass) -> bool:
-        """Whether a class is meant: the words asked for stand in its name, side by side."""
-        words = _words(gpu_class)
-        return any(
-            any(words[at : at + len(asked)] == asked for at in range(len(words)))
-            for asked, _ in self._alternatives()
-        )
-
-    @property
-    def gpu_memory_mib_min(self) -> int:
-        """The least memory of one GPU, MiB; 5 % less than named, as cards hold some back."""
-        return min(mib for _, mib in self._alternatives()) * 95 // 100
-
     def terms(self, gpu_class: GpuClass) -> Terms:
-        """The constraints that a bid for this class signs."""
-        return Terms(
-            gpu_classes=(gpu_class,),
-            gpu_memory_mib_min=self.gpu_memory_mib_min,
-            memory_mib_min=self.memory_mib_min,
-            disk_mib_min=self.disk_mib_min,
-            cuda_min=self.cuda_min,
-            regions=(self.region,) if self.region else (),
-            network_classes=(self.network_class,) if self.network_class else (),
+        """The constraints that a bid for this class signs: the query's and the words beside it."""
+        asked = self.query.terms(gpu_class)
+        return msgspec.structs.replace(
+            asked,
+            memory_mib_min=max(self.memory_mib_min, asked.memory_mib_min),
+            disk_mib_min=max(self.disk_mib_min, asked.disk_mib_min),
+            cuda_min=self.cuda_min or asked.cuda_min,
+            regions=(self.region,) if self.region else asked.regions,
+            network_classes=(self.network_class,) if self.network_class else asked.network_classes,
             isolation_min=self.isolation,
             simulated_allowed=self.simulated_allowed,
             excluded_providers=self.excluded_providers,
         )
-
-
-def _words(name: str) -> list[str]:
-    return [word for word in _SPLIT.split(name.upper()) if word]
 
 
 def wish(
@@ -162,26 +138,55 @@ def wish(
     exclude_providers: Sequence[str | Address] = (),
     provider: str | Address | None = None,
 ) -> LeaseRequest:
-    """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed."""
+    """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed.
+
+    `gpu_type` is a whole query; what it says of other words holds with them: of two prices the
+    lower, of two isolations the stronger; two counts, regions or providers must not differ.
+    """
+    try:
+        query = parse_query(gpu_type)
+    except QueryUnclear as error:
+        raise WordUnclear("gpu_type", str(error)) from error
     try:
         least = Isolation(isolation) if isolation else Isolation.PROCESS
     except ValueError as error:
         known = ", ".join(Isolation)
         raise WordUnclear("isolation", f"found {isolation!r}, needed one of {known}") from error
+    limit = _read("max_price", parse_price, max_price)
+    asked = None if provider is None else _read("provider", _account, provider)
+    excluded = _read("exclude_providers", _accounts, exclude_providers)
     return LeaseRequest(
         gpu_type=gpu_type,
-        count=count,
-        max_price=_read("max_price", parse_price, max_price),
+        count=count if query.count is None else _count_of(query.count, count),
+        max_price=min(limit, query.max_price or limit),
         duration=_read("timeout", parse_duration, duration),
         start_timeout=_read("start_timeout", parse_duration, start_timeout),
-        isolation=least,
-        region=region or "",
-        simulated_allowed=simulated_allowed,
-        excluded_providers=_read("exclude_providers", _accounts, exclude_providers),
-        provider=ZERO_ADDRESS if provider is None else _read("provider", _account, provider),
-        verified=verified,
+        isolation=max(least, query.isolation or least, key=lambda found: found.strength),
+        region=region or "" if not query.regions else _once_region(region, query.regions),
+        simulated_allowed=simulated_allowed and query.simulated_allowed is not False,
+        excluded_providers=tuple(dict.fromkeys(excluded + query.excluded_providers)),
+        provider=_once("provider", query.provider, asked) or ZERO_ADDRESS,
+        verified=verified or bool(query.verified),
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
     )
+
+
+def _count_of(in_query: int, beside: int) -> int:
+    """One is what nobody has to say."""
+    return in_query if beside == 1 else _once("count", in_query, beside) or in_query
+
+
+def _once(name: str, in_query: AnyT | None, beside: AnyT | None) -> AnyT | None:
+    if None not in (in_query, beside) and in_query != beside:
+        raise WordUnclear(name, f"found {beside}, and {in_query} in the query: needed one of them")
+    return in_query if beside is None else beside
+
+
+def _once_region(region: str | None, in_query: tuple[str, ...]) -> str:
+    if region and (region,) != in_query:
+        shown = ", ".join(in_query)
+        raise WordUnclear("region", f"found {region}, and {shown} in the query: needed one of them")
+    return ""
 
 
 def _audit_share(found: int) -> BasisPoints:
@@ -216,7 +221,7 @@ def _read(name: str, parse: Callable[[WordT], ReadT], word: WordT) -> ReadT:
 def products_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[Product, ...]:
     """Products of the classes meant whose slice is the count asked for."""
     return tuple(
-        p for p in products if p.slice_gpus == request.count and request.wants(p.gpu_class)
+        p for p in products if p.slice_gpus == request.count and request.query.wants(p.gpu_class)
     )
 
 

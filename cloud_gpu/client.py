@@ -302,7 +302,7 @@ class Client:
 
     async def _asks_for(self, request: LeaseRequest) -> Sequence[SignedAdvert]:
         """What the market lists of the classes wanted; of all classes, if it lists none of them."""
-        found = [advert for name in request.names for advert in await self._market.asks(name)]
+        found = [advert for name in request.query.names for advert in await self._market.asks(name)]
         once = {advert.signature: advert for advert in found}
         return tuple(once.values()) or await self._market.asks()
 

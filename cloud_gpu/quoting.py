@@ -57,7 +57,7 @@ def look_up(
     fitting = tuple(view for view in views if not view.unmet)
     if fitting:
         return Quote(fitting=fitting, nearest=None, blocking=None)
-    meant = [view for view in views if request.wants(view.product.gpu_class)]
+    meant = [view for view in views if request.query.wants(view.product.gpu_class)]
     if not meant:
         return Quote(fitting=(), nearest=None, blocking=_no_such_class(request, views, products))
     return Quote(fitting=(), nearest=meant[0], blocking=meant[0].unmet[0])
@@ -74,7 +74,7 @@ def _no_such_class(
     request: LeaseRequest, views: Sequence[AskView], products: Sequence[Product]
 ) -> Rejection:
     listed = sorted({f"{view.product.slice_gpus}x {view.product.gpu_class}" for view in views})
-    known = [p for p in products if request.wants(p.gpu_class)]
+    known = [p for p in products if request.query.wants(p.gpu_class)]
     return Rejection(
         reason=RejectReason.NO_MATCH,
         field="gpu_type",
@@ -102,7 +102,7 @@ def _unmet(
     request: LeaseRequest, advert: SignedAdvert, product: Product, at: int
 ) -> Iterator[Rejection]:
     ask = advert.body.ask.payload
-    if not request.wants(product.gpu_class):
+    if not request.query.wants(product.gpu_class):
         yield _no("gpu_type", product.gpu_class, request.gpu_type, "Ask for this class.")
     if product.slice_gpus != request.count:
         yield _no(

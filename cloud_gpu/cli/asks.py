@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
@@ -29,6 +30,8 @@ from cloud_gpu.client import Client
 from cloud_gpu.protocol.errors import NoMatch
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import format_tokens
+from cloud_gpu.query import Query
+from cloud_gpu.query_text import QueryUnclear, parse_query
 from cloud_gpu.quoting import AskView, Quote
 
 if TYPE_CHECKING:
@@ -47,14 +50,17 @@ class Sort(StrEnum):
 
 def ls(
     run: Invocation,
-    gpu: Annotated[str | None, typer.Option("--gpu", help='A word of a class: "A100".')] = None,
+    gpu: Annotated[
+        str, typer.Option("--gpu", metavar="QUERY", help='"A100", "vram>=40GB region!=CN".')
+    ] = "",
     count: Annotated[int | None, typer.Option("--count", min=1, help="GPUs.")] = None,
     sort: Annotated[Sort, typer.Option("--sort", help="Order.")] = Sort.PRICE,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
 ) -> None:
     """List the asks that are on the market's book now."""
+    query = _query(gpu)
     found = run.ask(run.settings(), _adverts)
-    shown = _sorted([a for a in found if _wanted(a, gpu, count)], sort)[:limit]
+    shown = _sorted([a for a in found if _wanted(a, query, count)], sort)[:limit]
     rows = [_row(place, advert) for place, advert in enumerate(shown, 1)]
     run.say.results("ask", rows, lambda: _asks_table(rows))
     if not found:
@@ -70,10 +76,22 @@ async def _adverts(client: Client) -> Sequence[SignedAdvert]:
     return await client.asks()
 
 
-def _wanted(advert: SignedAdvert, gpu: str | None, count: int | None) -> bool:
-    profile = advert.body.profile
-    named = gpu is None or gpu.lower() in profile.gpu_class.lower()
-    return named and count in (None, len(profile.gpus))
+def _query(gpu: str) -> Query:
+    try:
+        return parse_query(gpu)
+    except QueryUnclear as error:
+        raise UsageWrong(f"--gpu: {error}") from error
+
+
+def _wanted(advert: SignedAdvert, query: Query, count: int | None) -> bool:
+    profile, ask = advert.body.profile, advert.body.ask.payload
+    limit = query.max_price
+    return (
+        query.wants(profile.gpu_class)
+        and {count, query.count} <= {None, len(profile.gpus)}
+        and (limit is None or ask.min_price_per_hour <= limit)
+        and query.terms(profile.gpu_class).unmet_by(profile, ask.provider) is None
+    )
 
 
 def _sorted(adverts: Sequence[SignedAdvert], sort: Sort) -> list[SignedAdvert]:

@@ -15,7 +15,12 @@ from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.settings import Settings
 
 Gpu = Annotated[
-    str, typer.Option("--gpu", help='A class or a word of one: "A100", "A100|H100:80GB..".')
+    str,
+    typer.Option(
+        "--gpu",
+        metavar="QUERY",
+        help='"A100", "A100:80GB:2", "gpu in [A100,H100] vram>=40GB region!=CN".',
+    ),
 ]
 Count = Annotated[int, typer.Option("--count", min=1, help="GPUs of the lease.")]
 MaxPrice = Annotated[

@@ -144,17 +144,24 @@ class Terms(Value, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "cloud-gpu/terms"
     gpu_classes: tuple[GpuClass, ...] = ()
     gpu_memory_mib_min: int = 0
+    gpu_memory_mib_max: int = 0
+    """0: no limit."""
     memory_mib_min: int = 0
     disk_mib_min: int = 0
     cuda_min: str = ""
+    cuda_max: str = ""
+    driver_min: str = ""
+    driver_max: str = ""
     regions: tuple[str, ...] = ()
+    excluded_regions: tuple[str, ...] = ()
+    """A machine whose region is not told is in none of them."""
     network_classes: tuple[str, ...] = ()
     isolation_min: Isolation = Isolation.PROCESS
     simulated_allowed: bool = True
     excluded_providers: tuple[Address, ...] = ()
 
     def __post_init__(self) -> None:
-        words = self.gpu_classes + self.regions + self.network_classes
+        words = self.gpu_classes + self.regions + self.excluded_regions + self.network_classes
         if len(words) + len(self.excluded_providers) > limits.TERMS_WORDS_MAX:
             raise ValueError(f"terms hold at most {limits.TERMS_WORDS_MAX} words in all")
         if any(len(word) > 64 for word in words):
@@ -167,37 +174,64 @@ class Terms(Value, frozen=True, kw_only=True):
 
     def unmet_by(self, profile: HardwareProfile, provider: Address) -> str | None:
         """The first constraint that a machine does not satisfy, in words; None: all are met."""
-        gpu = profile.gpus[0]
+        return (
+            self._unmet_by_gpus(profile)
+            or self._unmet_by_host(profile)
+            or self._unmet_by_place(profile)
+            or (
+                f"excluded_providers: names {provider}"
+                if provider in self.excluded_providers
+                else None
+            )
+        )
+
+    def _unmet_by_gpus(self, profile: HardwareProfile) -> str | None:
+        gpu, smallest = profile.gpus[0], min(gpu.memory_mib for gpu in profile.gpus)
         if self.gpu_classes and profile.gpu_class not in self.gpu_classes:
             return (
                 f"gpu_classes: found {profile.gpu_class}, needed one of {_listed(self.gpu_classes)}"
             )
+        if smallest < self.gpu_memory_mib_min:
+            return f"gpu_memory_mib_min: found {smallest}, needed {self.gpu_memory_mib_min}"
+        most, largest = self.gpu_memory_mib_max, max(gpu.memory_mib for gpu in profile.gpus)
+        if most and largest > most:
+            return f"gpu_memory_mib_max: found {largest}, needed {most}"
+        for name, found, least, most_version in (
+            ("cuda", gpu.cuda, self.cuda_min, self.cuda_max),
+            ("driver", gpu.driver, self.driver_min, self.driver_max),
+        ):
+            if least and _version(found) < _version(least):
+                return f"{name}_min: found {found or 'none'}, needed {least}"
+            if most_version and not (found and _version(found) <= _version(most_version)):
+                return f"{name}_max: found {found or 'none'}, needed {most_version}"
+        return None
+
+    def _unmet_by_host(self, profile: HardwareProfile) -> str | None:
         for name, found, needed in (
-            (
-                "gpu_memory_mib_min",
-                min(g.memory_mib for g in profile.gpus),
-                self.gpu_memory_mib_min,
-            ),
             ("memory_mib_min", profile.memory_mib, self.memory_mib_min),
             ("disk_mib_min", profile.disk_mib, self.disk_mib_min),
         ):
             if found < needed:
                 return f"{name}: found {found}, needed {needed}"
-        if self.cuda_min and _version(gpu.cuda) < _version(self.cuda_min):
-            return f"cuda_min: found {gpu.cuda or 'none'}, needed {self.cuda_min}"
-        if self.regions and not set(self.regions) & set(profile.region.split("/")):
-            return (
-                f"regions: found {profile.region or 'none'}, needed one of {_listed(self.regions)}"
-            )
-        if self.network_classes and profile.network_class not in self.network_classes:
-            needed_words = _listed(self.network_classes)
-            return f"network_classes: found {profile.network_class}, needed one of {needed_words}"
         if profile.isolation.strength < self.isolation_min.strength:
             return f"isolation_min: found {profile.isolation}, needed {self.isolation_min}"
         if profile.simulated and not self.simulated_allowed:
             return "simulated_allowed: found simulated GPUs, needed real ones"
-        if provider in self.excluded_providers:
-            return f"excluded_providers: names {provider}"
+        return None
+
+    def _unmet_by_place(self, profile: HardwareProfile) -> str | None:
+        place = set(profile.region.split("/"))
+        if self.regions and not set(self.regions) & place:
+            return (
+                f"regions: found {profile.region or 'none'}, needed one of {_listed(self.regions)}"
+            )
+        if barred := [region for region in self.excluded_regions if region in place]:
+            return (
+                f"excluded_regions: found {profile.region}, needed none of {_listed(tuple(barred))}"
+            )
+        if self.network_classes and profile.network_class not in self.network_classes:
+            needed_words = _listed(self.network_classes)
+            return f"network_classes: found {profile.network_class}, needed one of {needed_words}"
         return None
 
 

@@ -18,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from contracts.script.faults import FAULTS, Fault
+from contracts.script.fault import Fault
+from contracts.script.faults import FAULTS
 
 PROJECT = Path(__file__).resolve().parents[1]
 REPOSITORY = PROJECT.parent

@@ -53,12 +53,45 @@ def address(number: int) -> str:
     ],
 )
 def test_a_class_is_meant_by_its_words(wanted: str, gpu_class: str, fits: bool) -> None:
-    assert request(gpu_type=wanted).wants(GpuClass(gpu_class)) is fits
+    assert request(gpu_type=wanted).query.wants(GpuClass(gpu_class)) is fits
 
 
 def test_a_memory_is_asked_for_with_what_cards_hold_back() -> None:
-    assert request(gpu_type="A100:80GB..").gpu_memory_mib_min == 77_824
-    assert request(gpu_type="A100").gpu_memory_mib_min == 0
+    gpu_class = GpuClass("A100-SXM4-80GB")
+    assert request(gpu_type="A100:80GB..").terms(gpu_class).gpu_memory_mib_min == 77_824
+    assert request(gpu_type="A100").terms(gpu_class).gpu_memory_mib_min == 0
+
+
+def test_what_a_query_says_holds_with_the_words_beside_it() -> None:
+    found = request(
+        gpu_type="A100:2 price<=0.80 isolation>=gvisor simulated=no verified=yes",
+        count=1,
+        isolation="container",
+        max_price="1.20",
+    )
+    assert (found.count, found.max_price, found.isolation) == (2, Price(800_000), Isolation.GVISOR)
+    assert (found.simulated_allowed, found.verified) == (False, True)
+    assert request(gpu_type="A100 price<=9", max_price="1.20").max_price == Price(1_200_000)
+    terms = request(gpu_type="A100", region="EU").terms(GpuClass("A100-SXM4-80GB"))
+    assert terms.regions == ("EU",)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"gpu_type": "A100:2", "count": 4}, "count: found 4, and 2 in the query"),
+        ({"gpu_type": "A100 region=US", "region": "EU"}, "region: found EU, and US in the query"),
+        (
+            {"gpu_type": f"A100 provider={address(1)}", "provider": address(2)},
+            "provider: found .* in the query",
+        ),
+    ],
+)
+def test_a_query_and_the_words_beside_it_do_not_contradict(
+    words: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        request(**words)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_an_address_that_cannot_be_read_names_its_flag(
         (["--start-by", "soon"], "--start-by: a duration is written like .*, found 'soon'"),
         (["--isolation", "glass"], "--isolation: found 'glass', needed one of process, "),
         (["--verified", "--audit-bps", "12001"], "--audit-bps: found 12001, needed 0 to 12000"),
-        (["--gpu", "A100|"], "--gpu: found '', needed a class or a word of one"),
+        (["--gpu", "A100|"], "--gpu: found '', needed a class like A100:80GB:2, or a comparison"),
         (["--count", "70000"], "--count: found 70000, needed 1 to 65535 GPUs"),
     ],
 )
