@@ -2,14 +2,13 @@
 
 numba keeps compiled code in `__pycache__` beside the source, else in the user's cache folder;
 NUMBA_CACHE_DIR names another. Where none can be written, every process compiles anew (seconds).
-It looks for changes in the file of a function only, so compiled functions call none of other
-modules, but for the few below: whoever changes these removes the cache (`make clean`).
 NUMBA_DISABLE_JIT=1 runs the same source as plain Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -26,15 +25,28 @@ Array = TypeVar("Array", bound=NDArray[Any])
 def compiled(function: F) -> F:
     """For what Python calls: compiled at its first call, loaded from disk in later processes."""
     try:
-        return cast(F, njit(cache=True, error_model="numpy")(function))
+        found: Any = njit(cache=True, error_model="numpy")(function)
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
         return cast(F, njit(error_model="numpy")(function))
+    if isinstance(found, Dispatcher):  # else NUMBA_DISABLE_JIT
+        _forget_outdated(found, function)
+    return cast(F, found)
+
+
+def _forget_outdated(found: Dispatcher, function: Callable[..., Any]) -> None:
+    """numba compiles anew when a function's own file changed; here the others count, too."""
+    folder = Path(str(found.stats.cache_path))
+    newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
+    module = function.__module__.rpartition(".")[2]
+    for index in folder.glob(f"{module}.{function.__qualname__}-*.nbi"):
+        if index.stat().st_mtime < newest:
+            index.unlink(missing_ok=True)
 
 
 def inlined(function: F) -> F:
-    """For parts of compiled functions, in their own module. Takes arrays `unowned`."""
+    """For parts of compiled functions. Takes arrays `unowned`."""
     return cast(F, njit(forceinline=True, error_model="numpy")(function))
 
 

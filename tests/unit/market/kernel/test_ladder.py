@@ -167,20 +167,40 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     assert found == ["0 1", "1 0"]
 
 
+def test_a_change_in_any_file_of_the_kernel_compiles_anew(tmp_path: Path) -> None:
+    copy = kernel_copy(tmp_path)
+    program = (
+        "from market.kernel.ladder import best_tick\n"
+        "import numpy\n"
+        "best_tick(numpy.zeros(2 * 4_161, numpy.uint64), 0)\n"
+        "print(sum(best_tick.stats.cache_hits.values()))"
+    )
+    assert [_run(program, at=tmp_path) for _ in range(2)] == ["0", "1"]
+    with (copy / "compiling.py").open("a") as source:
+        source.write("# changed\n")
+    assert _run(program, at=tmp_path) == "0"
+
+
+def kernel_copy(to: Path) -> Path:
+    """Its folder, without anything compiled."""
+    folder = to / "market" / "kernel"
+    shutil.copytree(ROOT / "market/kernel", folder, ignore=lambda *_: ["__pycache__"])
+    (to / "market/__init__.py").touch()
+    return folder
+
+
 def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(tmp_path: Path) -> None:
     """No place for the cache: beside the source, nor in the user's folder."""
-    copy = tmp_path / "market"
-    shutil.copytree(ROOT / "market/kernel", copy / "kernel", ignore=lambda *_: ["__pycache__"])
-    (copy / "__init__.py").touch()
+    copy = kernel_copy(tmp_path)
     for name in ("__pycache__", "home"):
-        (copy / "kernel" / name).write_text("a file where a folder would be")
+        (copy / name).write_text("a file where a folder would be")
     program = (
         "from market.kernel.ladder import Ladder, place_one\n"
         "book = Ladder(2)\n"
         "print(book.place(1, 0, 5, 1), book.place(2, 1, 5, 1), book.last_fills(1))\n"
         "print(place_one.stats.cache_path)"
     )
-    blocked = str(copy / "kernel" / "home")
+    blocked = str(copy / "home")
     told = _run(program, at=tmp_path, HOME=blocked, XDG_CACHE_HOME=blocked)
     assert told.split("\n") == ["0 1 [2, 1, 5, 1]", "None"]
 
