@@ -10,7 +10,7 @@ from dataclasses import replace
 from cloud_gpu.protocol.effects import MarketEffect, ReportBid
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.match import BidReport, BidState, Explanation
 from cloud_gpu.protocol.orders import BidId, SignedAdvert
 from cloud_gpu.protocol.units import Instant, Price, instant
 from market.book import Book, RestingBid
@@ -57,13 +57,20 @@ class Answers:
         price: Price | None = None,
         lease: LeaseKey | None = None,
         advert: SignedAdvert | None = None,
+        explanation: Explanation | None = None,
     ) -> RestingBid:
         """Take one step of the table; a step that does not apply changes nothing."""
         state = next_bid_state(bid.state, step)
         if state is None:
             return bid
         report = BidReport(
-            bid=bid.id, state=state, rejection=rejection, price=price, lease=lease, advert=advert
+            bid=bid.id,
+            state=state,
+            rejection=rejection,
+            price=price,
+            lease=lease,
+            advert=advert,
+            explanation=explanation,
         )
         return self.put(replace(bid, state=state, report=report))
 
@@ -89,9 +96,11 @@ class Answers:
         for opening in self._openings.on_their_way():
             self._looks.set(opening.bid)
 
-    def explain(self, bid: RestingBid, rejection: Rejection, in_round: int) -> None:
+    def explain(
+        self, bid: RestingBid, rejection: Rejection, how: Explanation | None, in_round: int
+    ) -> None:
         """Say why a waiting bid did not match."""
-        report = BidReport(bid=bid.id, state=bid.state, rejection=rejection)
+        report = BidReport(bid=bid.id, state=bid.state, rejection=rejection, explanation=how)
         self.put(replace(bid, report=report, explained_in=in_round))
 
     def put(self, bid: RestingBid) -> RestingBid:
@@ -121,7 +130,8 @@ class Answers:
 
     def expire(self, bid: RestingBid) -> None:
         """Its start-by has passed; what last stood in its way is kept."""
-        self.move(bid, BidStep.EXPIRE, rejection=bid.report.rejection)
+        last = bid.report
+        self.move(bid, BidStep.EXPIRE, rejection=last.rejection, explanation=last.explanation)
 
     def forget(self, now: Instant) -> None:
         """Drop bids that nothing can concern any more; called with every block."""

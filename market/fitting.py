@@ -1,23 +1,21 @@
 """Whether an ask fits a bid: one rule for each limit, each with the words for a person.
 
-The clearing asks only whether a rule is broken; an unmatched bid is told which one stands in its
-way and what the nearest change is. The rules are LeaseBook's, plus what no contract sees: terms.
+The clearing asks only whether a rule is broken; a bid is told more (`explaining`). The rules are
+LeaseBook's, plus what no contract sees: terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import AskFlags, BidFlags
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import (
     BasisPoints,
-    Price,
     TokenAmount,
     cost_down,
     format_duration,
@@ -252,87 +250,3 @@ def obstacles(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Iterator[O
 def fits(bid: RestingBid, ask: RestingAsk, given: Conditions) -> bool:
     """Whether nothing keeps this ask from this bid."""
     return next(obstacles(bid, ask, given), None) is None
-
-
-def explain(
-    bid: RestingBid,
-    asks: Sequence[RestingAsk],
-    taken_at: Mapping[MachineKey, Price],
-    given: Conditions,
-) -> Rejection:
-    """Why no ask matched, and the nearest change that would have; reason NO_MATCH.
-
-    `asks` are those that were free when the round ended, cheapest first; `taken_at` says at which
-    limit price a bid that came before took a machine.
-    """
-    product = given.products.get(bid.bid.payload.product)
-    gpu_class = product.gpu_class if product is not None else "this product"
-    if not asks:
-        return Rejection(
-            reason=RejectReason.NO_MATCH,
-            field="bid.product",
-            found=f"no free machine of product {bid.bid.payload.product} ({gpu_class})",
-            needed="one",
-            next="Wait until the bid's start-by, or bid for another product as an alternative.",
-        )
-    ways = [(list(obstacles(bid, ask, given)), ask) for ask in asks]
-    lost = [taken_at[ask.machine] for found, ask in ways if not found and ask.machine in taken_at]
-    if lost:
-        return _outbid(bid, lost)
-    found, ask = min(ways, key=_distance)
-    told = [obstacle.words() for obstacle in found]
-    if all(words.change for words in told):
-        changes = _sentence([words.change for words in told])
-        advice = f"{changes}: then {ask.machine} fits, the nearest of {len(asks)} free."
-    else:
-        advice = "Wait for another machine, or bid for another product as an alternative."
-    return Rejection(
-        reason=RejectReason.NO_MATCH,
-        field=found[0].field,
-        found=told[0].found,
-        needed=told[0].needed,
-        next=advice,
-    )
-
-
-def _outbid(bid: RestingBid, lost: Sequence[Price]) -> Rejection:
-    lowest = min(lost)
-    limit = bid.bid.payload.max_price_per_hour
-    above = format_tokens(lowest.value + limits.PRICE_TICK)
-    return Rejection(
-        reason=RejectReason.NO_MATCH,
-        field="bid.max_price_per_hour",
-        found=f"{format_tokens(limit)}, and {len(lost)} fitting machines went to bids before it",
-        needed=f"above {format_tokens(lowest)}, the lowest limit that won one",
-        next=f"Raise the price limit to {above} (you pay the ask's price), or wait.",
-    )
-
-
-def short_of_cash(bid: RestingBid, cap: TokenAmount, cash: int | None) -> Rejection:
-    """Why the cheapest fitting ask was not taken: the vault does not cover it."""
-    buyer = bid.bid.payload.buyer
-    if cash is None:
-        return Rejection(
-            reason=RejectReason.UNKNOWN_ACCOUNT,
-            field="bid.buyer",
-            found=str(buyer),
-            needed="an account in LeaseBook",
-            next=f"Register it and deposit at least {format_tokens(cap)} tokens.",
-        )
-    return Rejection(
-        reason=RejectReason.CASH_TOO_LOW,
-        field="bid.buyer",
-        found=f"{format_tokens(cash)} tokens free in the vault",
-        needed=f"{format_tokens(cap)} tokens, the cost of the cheapest machine that fits",
-        next=f"Deposit {format_tokens(cap.value - cash)} tokens, or bid for a shorter duration.",
-    )
-
-
-def _distance(way: tuple[list[Obstacle], RestingAsk]) -> tuple[int, int, tuple[int, int, bytes]]:
-    found, ask = way
-    return sum(o.weight for o in found), sum(o.size for o in found), ask.rank
-
-
-def _sentence(changes: Sequence[str]) -> str:
-    text = " and ".join(changes)
-    return text[0].upper() + text[1:]

@@ -18,7 +18,8 @@ from cloud_gpu.protocol.orders import AskId, BidId
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import Nonce, RestingAsk, RestingBid
-from market.fitting import Conditions, fits, locked_by, short_of_cash
+from market.explaining import short_of_cash
+from market.fitting import Conditions, fits, locked_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
-from market.fitting import Conditions, explain
+from market.explaining import explain, explain_match
+from market.fitting import Conditions
 from market.floor import Floor
 from market.leasing import BidStep, calls_of, openings_for
 from market.on_demand import Clearing, clear
@@ -58,7 +59,7 @@ class Rounds:
         }
         given = self._conditions(bids, asks)
         clearing = clear(bids, asks, self._free_cash(bids), self._busy(), given)
-        self._post(clearing)
+        self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
 
     def _conditions(
@@ -97,15 +98,29 @@ class Rounds:
         on_their_way = self._floor.openings.on_their_way()
         return frozenset((found.buyer, found.nonce) for found in on_their_way)
 
-    def _post(self, clearing: Clearing) -> None:
-        floor = self._floor
+    def _post(
+        self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
+    ) -> None:
+        floor, explained = self._floor, 0
+        taken_at = clearing.taken_at
         openings = openings_for(clearing.fills, floor.rules, floor.now)
         for opening in openings:
             bid = floor.book.bid(opening.bid)
             assert bid is not None, opening.bid
             floor.book.hold(opening.ask.machine, opening.bid)
             floor.openings.put(opening)
-            floor.answers.move(bid, BidStep.MATCH, price=opening.price, advert=opening.ask.advert)
+            how = None
+            if explained < EXPLAINED_BIDS_MAX:
+                ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
+                how = explain_match(bid, opening.ask, ladder, taken_at, given)
+                explained += 1
+            floor.answers.move(
+                bid,
+                BidStep.MATCH,
+                price=opening.price,
+                advert=opening.ask.advert,
+                explanation=how,
+            )
             floor.shelf.sync(opening.ask.machine, floor.at)
         floor.out += [Transact(call=call) for call in calls_of(openings)]
 
@@ -117,7 +132,7 @@ class Rounds:
         taken_at = clearing.taken_at
         for bid in bids[:EXPLAINED_BIDS_MAX]:
             ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
-            why = clearing.short.get(bid.id) or explain(bid, ladder, taken_at, given)
-            self._floor.answers.explain(bid, why, self.count)
+            why, how = explain(bid, ladder, taken_at, given, clearing.short.get(bid.id))
+            self._floor.answers.explain(bid, why, how, self.count)
         if any(bid.explained_in < 0 for bid in bids[EXPLAINED_BIDS_MAX:]):
             self._floor.has_news = True

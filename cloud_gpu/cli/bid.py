@@ -6,6 +6,7 @@ What was handed in from here is remembered, so that `bid ls` can ask how far it 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ from cloud_gpu.cli.requirements import (
 from cloud_gpu.cli.wallet import opened_wallet
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
-from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.match import BidReport, BidState, Explanation
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Digest
@@ -155,12 +156,25 @@ def orders_in(text: str) -> tuple[SignedBid, ...]:
 def show(
     run: Invocation,
     bid: Annotated[str, typer.Argument(metavar="BID", help="Its id, 0x and 64 hex digits.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="What each limit costs; of a match, why its price.")
+    ] = False,
 ) -> None:
     """Say how far a bid came, by the market's word."""
     wanted = _digest(bid)
     report = run.ask(run.settings(), lambda client: client.report(wanted))
     row = _report_row(report)
-    run.say.result("bid", row, lambda: _reports_table([row]))
+    how = report.explanation
+    if not explain or how is None:
+        run.say.result("bid", row, lambda: _reports_table([row]))
+        if explain:
+            run.say.progress("no round has looked at this bid yet")
+        return
+    told = {**row, "explanation": to_builtins(how)}
+    run.say.result("bid", told, lambda: _explanation_table(how))
+    for sentence in (how.price, how.change):
+        if sentence:
+            run.say.progress(sentence)
 
 
 def ls(run: Invocation) -> None:
@@ -254,6 +268,12 @@ def _orders_table(rows: list[dict[str, Any]]) -> Table:
     )
 
 
+def _explanation_table(how: Explanation) -> Table:
+    rows = [(each.field, str(each.asks), str(each.alone)) for each in how.obstructions]
+    rows += [("went to bids before it", str(how.taken), "")] if how.taken else []
+    return _table((f"of {how.asks} asks", "kept off", "by this alone"), rows)
+
+
 def _reports_table(rows: list[dict[str, Any]]) -> Table:
     return _table(
         ("bid", "wanted", "state", "price", "lease", "why"),
@@ -271,7 +291,7 @@ def _reports_table(rows: list[dict[str, Any]]) -> Table:
     )
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     from rich import box
     from rich.table import Table
 

@@ -55,6 +55,31 @@ class BidState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Obstruction(Value, frozen=True, kw_only=True):
+    """One limit, and how many machines it keeps from a bid."""
+
+    field: str
+    """As in a `Rejection`."""
+    asks: int
+    alone: int
+    """Of them: those that nothing else keeps from it."""
+
+
+class Explanation(Value, frozen=True, kw_only=True):
+    """How one round compared a bid with the free asks of its product, the cheapest ones first."""
+
+    asks: int
+    """How many were compared."""
+    obstructions: tuple[Obstruction, ...] = ()
+    """Limits that were in the way, the most hindering first. Of a match: of cheaper asks only."""
+    taken: int = 0
+    """Fitting asks that went to bids before it."""
+    change: str = ""
+    """The cheapest single change that would have matched; empty: there is none."""
+    price: str = ""
+    """Why a match has its price, one sentence."""
+
+
 class BidReport(Value, frozen=True, kw_only=True):
     """What the market says of one bid. The buyer checks every word of it against the chain."""
 
@@ -66,3 +91,5 @@ class BidReport(Value, frozen=True, kw_only=True):
     lease: LeaseKey | None = None
     advert: SignedAdvert | None = None
     """The matched ask, with the node's addresses."""
+    explanation: Explanation | None = None
+    """Of the last round that looked at it."""

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.hardware import Isolation
 from cloud_gpu.protocol.orders import AskFlags, BidFlags, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk
-from market.fitting import Conditions, explain, fits, obstacles, short_of_cash
+from market.fitting import Conditions, fits, obstacles
 from market.ledger import Ledger
 from tests.unit.market.builders import (
     FEE,
@@ -21,9 +20,7 @@ from tests.unit.market.builders import (
     TOKEN,
     advert,
     key,
-    machine,
     order,
-    price,
     product,
     profile,
     resting_ask,
@@ -175,52 +172,6 @@ def test_a_region_is_met_by_either_part_of_the_machines() -> None:
     given = conditions(offered)
     assert fits(resting_bid(order("bob", wanting=Terms(regions=("EU",)))), offered, given)
     assert not fits(resting_bid(order("bob", wanting=Terms(regions=("US",)))), offered, given)
-
-
-def test_the_nearest_change_is_the_one_with_the_fewest_and_smallest_steps() -> None:
-    far = resting_ask(advert("ada", 0, at="1.10", hardware=profile(region="US")))
-    near = resting_ask(advert("ada", 1, at="1.60"))
-    nearest = resting_ask(advert("ada", 2, at="1.55"))
-    wanted = resting_bid(order("bob", limit="1.50", wanting=Terms(regions=("FR",))))
-    why = explain(wanted, [far, nearest, near], {}, conditions(far, near, nearest))
-    assert (why.reason, why.field) == (RejectReason.NO_MATCH, "bid.max_price_per_hour")
-    assert why.next == (
-        f"Raise the price limit to 1.55: then {machine('ada', 2)} fits, the nearest of 3 free."
-    )
-
-
-def test_two_changes_for_one_machine_are_said_together() -> None:
-    offered = resting_ask(advert(at="1.60", max_duration=1_800))
-    why = explain(resting_bid(PLAIN), [offered], {}, conditions(offered))
-    assert why.next.startswith(
-        "Raise the price limit to 1.60 and change the duration to 30m: then "
-    )
-
-
-def test_a_bid_that_lost_to_others_is_told_above_which_limit_it_would_have_won() -> None:
-    offered = resting_ask(advert(at="1.00"))
-    why = explain(
-        resting_bid(PLAIN), [offered], {offered.machine: price("1.80")}, conditions(offered)
-    )
-    assert why.needed.startswith("above 1.80")
-    assert "Raise the price limit to 1.801" in why.next
-
-
-def test_nothing_on_offer_is_said_as_such() -> None:
-    why = explain(resting_bid(PLAIN), [], {}, conditions())
-    assert (why.field, why.needed) == ("bid.product", "one")
-    assert "A100-SXM4-80GB" in why.found
-
-
-def test_an_obstacle_that_no_buyer_can_move_gives_no_false_advice() -> None:
-    offered = resting_ask(advert(start_by=NOW_S + 1))
-    why = explain(resting_bid(PLAIN), [offered], {}, conditions(offered))
-    assert why.next.startswith("Wait for another machine")
-
-
-def test_a_short_vault_is_told_how_much_is_missing() -> None:
-    why = short_of_cash(resting_bid(PLAIN), TokenAmount(1_500_000), 400_000)
-    assert why.next.startswith("Deposit 1.10 tokens")
 
 
 def test_an_unknown_machines_bond_is_no_bond() -> None:
