@@ -75,6 +75,8 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     """Pay is held until the results were audited."""
     audit_bps: BasisPoints = AUDIT_SHARE
     """Of the pay, on top of it, to the audits; for verified leases."""
+    one_round: bool = False
+    """Take what the next round gives, or nothing."""
 
     def __post_init__(self) -> None:
         if not self.gpu_type.strip():
@@ -120,6 +122,7 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
             isolation_min=self.isolation,
             simulated_allowed=self.simulated_allowed,
             excluded_providers=self.excluded_providers,
+            one_round=self.one_round,
         )
 
 
@@ -137,6 +140,7 @@ def wish(
     audit_bps: int = AUDIT_SHARE.value,
     exclude_providers: Sequence[str | Address] = (),
     provider: str | Address | None = None,
+    one_round: bool = False,
 ) -> LeaseRequest:
     """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed.
 
@@ -168,6 +172,7 @@ def wish(
         provider=_once("provider", query.provider, asked) or ZERO_ADDRESS,
         verified=verified or bool(query.verified),
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
+        one_round=one_round,
     )
 
 

@@ -82,7 +82,7 @@ class Floor:
             self.answers.move(bid, BidStep.CANCEL)
         elif self.ledger.is_void(*bid.nonce):
             self.answers.void(bid)
-        elif bid.bid.payload.start_by < self.at:
+        elif bid.terms.one_round or bid.bid.payload.start_by < self.at:
             self.answers.move(bid, BidStep.EXPIRE, rejection=why)
         else:
             self.answers.requeue(

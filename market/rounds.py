@@ -61,6 +61,7 @@ class Rounds:
         clearing = clear(bids, asks, self._free_cash(bids), self._busy(), given)
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
+        self._end_one_round(clearing)
 
     def _conditions(
         self, bids: Sequence[RestingBid], asks: Mapping[int, Sequence[RestingAsk]]
@@ -123,6 +124,13 @@ class Rounds:
             )
             floor.shelf.sync(opening.ask.machine, floor.at)
         floor.out += [Transact(call=call) for call in calls_of(openings)]
+
+    def _end_one_round(self, clearing: Clearing) -> None:
+        """What wanted this round or nothing has ended, with what it was told."""
+        for bid in clearing.unmatched:
+            now = self._floor.book.bid(bid.id)
+            if bid.terms.one_round and now is not None:
+                self._floor.answers.expire(now)
 
     def _explain(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions

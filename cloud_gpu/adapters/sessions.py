@@ -96,6 +96,7 @@ class _Wanted:
         audit_bps: int = AUDIT_SHARE.value,
         exclude_providers: Sequence[str | Address] = (),
         provider: str | Address | None = None,
+        one_round: bool = False,
         start_timeout: str | int = "60s",
         open_timeout: str | int | None = None,
         env: Mapping[str, str] | None = None,
@@ -121,6 +122,7 @@ class _Wanted:
             audit_bps=audit_bps,
             exclude_providers=exclude_providers,
             provider=provider,
+            one_round=one_round,
         )
         self._open_within_s = None if open_timeout is None else parse_duration(open_timeout)
         self._env, self._console = dict(env or {}), Console(say)

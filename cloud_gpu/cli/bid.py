@@ -25,6 +25,7 @@ from cloud_gpu.cli.requirements import (
     ExcludeProvider,
     Isolation,
     MaxPrice,
+    OneRound,
     Provider,
     Region,
     StartBy,
@@ -65,6 +66,7 @@ def place(
     audit_bps: AuditBps = None,
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
+    one_round: OneRound = False,
     body: Annotated[
         str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
     ] = None,
@@ -91,6 +93,7 @@ def place(
             audit_bps=audit_bps,
             exclude_provider=exclude_provider,
             provider=provider,
+            one_round=one_round,
         )
         orders = run.ask(settings, lambda client: client.sign(request, run.say.progress))
     rows = [_order_row(order) for order in orders]

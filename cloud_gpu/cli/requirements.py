@@ -45,6 +45,9 @@ ExcludeProvider = Annotated[
 Verified = Annotated[
     bool, typer.Option("--verified", help="Hold the pay until the results were audited.")
 ]
+OneRound = Annotated[
+    bool, typer.Option("--one-round", help="Take what the next round gives, or nothing.")
+]
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
 ]
@@ -63,6 +66,7 @@ def requirement(
     audit_bps: int | None = None,
     exclude_provider: Sequence[str] | None = None,
     provider: str | None = None,
+    one_round: bool = False,
 ) -> LeaseRequest:
     """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
     settings.need("max_price")
@@ -79,6 +83,7 @@ def requirement(
             audit_bps=AUDIT_SHARE.value if audit_bps is None else audit_bps,
             exclude_providers=exclude_provider or (),
             provider=provider,
+            one_round=one_round,
         )
     except WordUnclear as error:
         origin = settings.origin(error.field)
@@ -99,5 +104,6 @@ def wishes(request: LeaseRequest) -> dict[str, Any]:
         "verified": request.verified,
         "audit_bps": request.audit_bps.value,
         "exclude_providers": request.excluded_providers,
+        "one_round": request.one_round,
         "provider": None if request.provider.is_zero else request.provider,
     }

@@ -21,6 +21,7 @@ from cloud_gpu.cli.requirements import (
     Gpu,
     Isolation,
     MaxPrice,
+    OneRound,
     Provider,
     Region,
     StartBy,
@@ -54,6 +55,7 @@ def run(
     audit_bps: AuditBps = None,
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
+    one_round: OneRound = False,
     put: Annotated[
         list[str] | None, typer.Option("--put", help="A file or folder to send; repeatable.")
     ] = None,
@@ -79,9 +81,10 @@ def run(
         audit_bps=audit_bps,
         exclude_provider=exclude_provider,
         provider=provider,
+        one_round=one_round,
     )
     environment = variables(env or [])
-    confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")
+    confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {request.count} x {gpu}?")
     try:
         result, bill = _rented(run, settings, request, command, environment, put, get, install)
     except CloudGpuError as error:

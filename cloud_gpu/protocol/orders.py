@@ -159,6 +159,9 @@ class Terms(Value, frozen=True, kw_only=True):
     isolation_min: Isolation = Isolation.PROCESS
     simulated_allowed: bool = True
     excluded_providers: tuple[Address, ...] = ()
+    one_round: bool = False
+    """Immediate or cancel: what the first round does not match, or what then does not open, ends
+    there, instead of waiting until the bid's `start_by`."""
 
     def __post_init__(self) -> None:
         words = self.gpu_classes + self.regions + self.excluded_regions + self.network_classes

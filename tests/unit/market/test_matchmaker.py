@@ -16,6 +16,7 @@ from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import DeadlinePassed
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.orders import Terms
 from cloud_gpu.protocol.units import TokenAmount
 from market.matchmaker import Matchmaker
 from market.rounds import EXPLAINED_BIDS_MAX
@@ -122,6 +123,28 @@ def test_a_bid_that_nothing_satisfies_rests_and_says_what_the_nearest_change_is(
     assert report.rejection.field == "bid.max_price_per_hour"
     assert (report.rejection.found, report.rejection.needed) == ("0.90", "1.10")
     assert report.rejection.next.startswith("Raise the price limit to 1.10: then ")
+
+
+def test_a_bid_for_one_round_ends_with_it_and_says_what_it_lacked(desk: Desk) -> None:
+    waits = order("bob", limit="0.90")
+    ends = order("bob", limit="0.90", nonce=1, wanting=Terms(one_round=True))
+    desk.hear(advert("ada", at="1.10"))
+    desk.submit(waits, ends)
+    desk.end_round()
+    assert desk.report(waits).state is BidState.PENDING
+    assert desk.report(ends).state is BidState.EXPIRED
+    assert desk.report(ends).rejection == desk.report(waits).rejection
+    assert desk.report(ends).explanation is not None
+
+
+def test_a_bid_for_one_round_that_matches_opens_like_any_other(desk: Desk) -> None:
+    wanted = order("bob", wanting=Terms(one_round=True))
+    desk.hear(advert("ada"))
+    desk.submit(wanted)
+    assert batches(desk.end_round())
+    assert desk.report(wanted).state is BidState.MATCHED
+    desk.pass_time(RULES.settle_ms + 1)
+    assert desk.report(wanted).state is BidState.EXPIRED, "it does not wait for another round"
 
 
 def test_many_bids_that_nothing_satisfies_are_all_told_why_within_a_few_rounds(
