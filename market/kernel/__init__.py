@@ -1,11 +1,12 @@
 """The matching kernel: numpy arrays in, numpy arrays out, integers only; it knows no order.
 
-`ladder` is a continuous book of one series; `capacity` serves bids from asks over time
-(`allocation`, greedily, and `ejection`, by a search after it). `compiling` says how they are
-compiled, where that is kept, and how to do without.
+`capacity` serves bids from asks over time, for lanes A and B (`allocation`, greedily, and
+`ejection`, by a search after it); `auction` clears a batch of lane C at one price; `ladder` is a
+continuous book of one series. `compiling` says how they are compiled and where that is kept.
 """
 
+from market.kernel.auction import clear
 from market.kernel.capacity import Capacity
 from market.kernel.ladder import Ladder
 
-__all__ = ["Capacity", "Ladder"]
+__all__ = ["Capacity", "Ladder", "clear"]
