@@ -2,11 +2,13 @@
 
 `capacity` serves bids from asks over time, for lanes A and B (`allocation`, greedily, and
 `ejection`, by a search after it); `auction` clears a batch of lane C at one price; `ladder` is a
-continuous book of one series. `compiling` says how they are compiled and where that is kept.
+continuous book of one series. `compiling` says how they are compiled and where that is kept;
+call `warm_up` before the first round.
 """
 
 from market.kernel.auction import clear
 from market.kernel.capacity import Capacity
 from market.kernel.ladder import Ladder
+from market.kernel.warming import warm_up
 
-__all__ = ["Capacity", "Ladder", "clear"]
+__all__ = ["Capacity", "Ladder", "clear", "warm_up"]

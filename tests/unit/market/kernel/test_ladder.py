@@ -126,6 +126,7 @@ def test_the_log_of_single_calls_begins_anew_and_loses_nothing_new() -> None:
         assert book.log.tolist() == told[-len(book.log) :]
 
 
+@pytest.mark.timeout(300)
 def test_a_million_requests_give_the_fills_of_the_naive_book() -> None:
     requests, expected = stream(1_000_000, seed=42)
     fills, codes = Ladder(len(requests)).run(requests)
@@ -156,6 +157,7 @@ def test_the_same_source_runs_uncompiled() -> None:
     assert told == _hash(fills)
 
 
+@pytest.mark.timeout(300)
 def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     program = (
         "from market.kernel.ladder import Ladder, run_all, REQUEST\n"
@@ -167,6 +169,7 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     assert found == ["0 1", "1 0"]
 
 
+@pytest.mark.timeout(300)
 def test_a_change_in_any_file_of_the_kernel_compiles_anew(tmp_path: Path) -> None:
     copy = kernel_copy(tmp_path)
     program = (
@@ -189,6 +192,7 @@ def kernel_copy(to: Path) -> Path:
     return folder
 
 
+@pytest.mark.timeout(300)
 def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(tmp_path: Path) -> None:
     """No place for the cache: beside the source, nor in the user's folder."""
     copy = kernel_copy(tmp_path)
