@@ -5,12 +5,16 @@ A part is a class over a floor: `Rounds` matches, `Outcomes` follows what the ch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cloud_gpu.protocol.effects import MarketEffect
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
+from cloud_gpu.protocol.values import Address
 from market.answers import Answers
 from market.book import Book
+from market.futures_book import FuturesBook
 from market.leasing import BidStep, Blame, Opening, Openings, retry_after
 from market.ledger import Ledger
 from market.rules import MarketRules
@@ -24,7 +28,7 @@ class Floor:
     def __init__(self, rules: MarketRules) -> None:
         self.rules = rules
         self.out: list[MarketEffect] = []
-        self.book, self.openings = Book(), Openings()
+        self.book, self.openings, self.futures = Book(), Openings(), FuturesBook()
         self.ledger = Ledger(rules.bond_unit)
         self.shelf = Shelf(self.book, self.ledger, self.out)
         self.answers = Answers(self.book, self.openings, rules.settle_ms, self.out)
@@ -56,6 +60,15 @@ class Floor:
     def is_ready(self) -> bool:
         """Whether the chain was heard of lately enough to match against it."""
         return self.is_registered and self.now - instant(self.ledger.at) <= self.rules.silence_ms
+
+    def free_cash(self, accounts: Iterable[Address]) -> dict[Address, int]:
+        """Of those that are registered, less what openings on their way will lock; base units."""
+        cash, leases, futures = self.ledger.cash, self.openings.locking(), self.futures.locking()
+        return {
+            account: max(0, cash[account] - leases.get(account, 0) - futures.get(account, 0))
+            for account in accounts
+            if account in cash
+        }
 
     def batch(self) -> Instant:
         """The entry batch of what comes now; closes the one before."""

@@ -6,9 +6,8 @@ market's expectation: LeaseBook checks every entry again and has the last word.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -42,6 +41,7 @@ from cloud_gpu.protocol.chain_events import (
     SegmentConvicted,
     SilenceConvicted,
 )
+from cloud_gpu.protocol.future_events import FutureEvent
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
@@ -56,18 +56,13 @@ from cloud_gpu.protocol.lease import (
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address
+from market.futures_positions import FuturePositions
 from market.rows import MachineRow, MarketRow
-
-REWIND_BLOCKS_MAX = 256
-"""Blocks with events that can be taken back; what reaches deeper is another chain."""
+from market.undo import UndoLog
 
 HELD_LEASES = 4
 """A verified lease's held pay lies in slot `seq mod 4` of its machine until it is cleared."""
 
-KeyT = TypeVar("KeyT")
-RowT = TypeVar("RowT")
-
-_ABSENT = object()
 _BUYER_NO_SHOW = LeaseEndReason.BUYER_NO_SHOW
 
 
@@ -76,10 +71,7 @@ class Ledger:
 
     def __init__(self, bond_unit: TokenAmount) -> None:
         self._bond_unit = bond_unit.value
-        self.block = -1
-        """The newest whole block; -1: none yet."""
-        self.at = 0
-        """Its time, Unix seconds."""
+        self._undo = UndoLog()
         self.cash: dict[Address, int] = {}
         self.products: dict[int, Product] = {}
         self.markets: dict[int, MarketRow] = {}
@@ -93,13 +85,19 @@ class Ledger:
         self._locks: dict[tuple[LeaseKey, int], int] = {}
         self._voided: dict[tuple[Address, int], bool] = {}
         self._nonce_floor: dict[Address, int] = {}
-        self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
-        self._blocks: deque[tuple[int, int, list[tuple[dict[Any, Any], Any, Any]]]] = deque()
-        """Blocks in which something changed: number, time, and how it was before."""
-        self._kept_after = -1
-        """Changes up to this block cannot be taken back."""
+        self.futures = FuturePositions(self._undo)
 
     # Questions.
+
+    @property
+    def block(self) -> int:
+        """The newest whole block; -1: none yet."""
+        return self._undo.block
+
+    @property
+    def at(self) -> int:
+        """Its time, Unix seconds."""
+        return self._undo.at
 
     def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:
         """See `KeyRing`; `at` in Unix seconds."""
@@ -129,6 +127,7 @@ class Ledger:
             ("locks", self._locks),
             ("nonce_floor", self._nonce_floor),
             ("barred", self.barred),
+            *self.futures.tables(),
         )
         for name, table in tables:
             shown = ([_shown(key), row] for key, row in table.items())
@@ -139,43 +138,30 @@ class Ledger:
 
     def void(self, account: Address, nonce: int) -> None:
         """A bid with this nonce opened, in the block whose events are coming in."""
-        self._set(self._voided, (account, nonce), True)
-
-    def rewind(self, block: int) -> None:
-        """Take back every event after `block`, those of an unfinished block included."""
-        assert block >= self._kept_after, (
-            f"cannot rewind to block {block}: changes up to {self._kept_after} are final"
-        )
-        self._take_back(self._changes)
-        self._changes = []
-        while self._blocks and self._blocks[-1][0] > block:
-            self._take_back(self._blocks.pop()[2])
-        if self.block > block:
-            self.block = block
-            self.at = self._blocks[-1][1] if self._blocks else 0
+        self._undo.set(self._voided, (account, nonce), True)
 
     def apply(self, event: ChainEvent) -> None:
         """Take one fact in. Machines, leases or accounts it never heard of are no error."""
         match event:
             case ChainAdvanced():
-                self._end_block(event)
+                self._undo.end_block(event.block, event.at)
             case ChainReorganised():
-                self.rewind(event.block)
+                self._undo.rewind(event.block)
             case AccountRegistered():
                 self._pay(event.account, 0)
             case CashChanged():
                 amount = event.amount.value
                 self._pay(event.account, amount if event.increase else -amount)
             case DelegationChanged():
-                self._set(self._keys, event.signer, event.delegation)
+                self._undo.set(self._keys, event.signer, event.delegation)
             case ProductRegistered():
-                self._set(self.products, event.product, event.row)
+                self._undo.set(self.products, event.product, event.row)
             case MarketRegistered():
                 row = MarketRow(account=event.account, fee=event.fee)
-                self._set(self.markets, event.market_id, row)
+                self._undo.set(self.markets, event.market_id, row)
             case BidsCancelled(below=True):
                 floor = max(event.nonce, self._nonce_floor.get(event.account, 0))
-                self._set(self._nonce_floor, event.account, floor)
+                self._undo.set(self._nonce_floor, event.account, floor)
             case BidsCancelled():
                 self.void(event.account, event.nonce)
             case LeaseOpened() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
@@ -184,16 +170,10 @@ class Ledger:
                 self._refund(event.lease, _back(event))
             case BatchCommitted() | BatchFinalised() | SegmentConvicted() | SilenceConvicted():
                 self._apply_to_results(event)
+            case _ if isinstance(event, FutureEvent):
+                self.futures.apply(event)
             case _:
                 self._apply_to_machine(event)
-
-    def _end_block(self, event: ChainAdvanced) -> None:
-        self.block, self.at = event.block, event.at
-        if self._changes:
-            self._blocks.append((event.block, event.at, self._changes))
-            self._changes = []
-        if len(self._blocks) > REWIND_BLOCKS_MAX:
-            self._kept_after = self._blocks.popleft()[0]
 
     def _apply_to_machine(self, event: ChainEvent) -> None:
         match event:
@@ -205,7 +185,7 @@ class Ledger:
                     next_seq=known.next_seq if known is not None else 1,
                     status=MachineStatus.FREE,
                 )
-                self._set(self.machines, event.machine, row)
+                self._undo.set(self.machines, event.machine, row)
                 self._pay(event.machine.provider, -event.bond.value)
             case BondAdded():
                 self._change(event.machine, bond=self._bond(event.machine) + event.added)
@@ -250,7 +230,7 @@ class Ledger:
                 self._earn(report, event.paid, fee_free=event.reason is _BUYER_NO_SHOW)
                 self._pay(report.terms.buyer, report.terms.cap.value - event.paid.value)
                 self._change(event.lease.machine, status=MachineStatus.FREE)
-                self._remove(self.leases, event.lease)
+                self._undo.remove(self.leases, event.lease)
 
     def _open(self, event: LeaseOpened) -> None:
         key = event.terms.key
@@ -258,22 +238,22 @@ class Ledger:
         if row is not None:
             next_seq = max(row.next_seq, key.seq + 1)
             self._change(key.machine, status=MachineStatus.FUNDED, next_seq=next_seq)
-        self._set(self._buyers, key, event.terms.buyer)
+        self._undo.set(self._buyers, key, event.terms.buyer)
         if key.seq >= HELD_LEASES:
             # The slot of held pay that this lease takes is empty: the older lease is over for good.
             older = msgspec.structs.replace(key, seq=key.seq - HELD_LEASES)
             if older in self._buyers:
-                self._remove(self._buyers, older)
+                self._undo.remove(self._buyers, older)
         self._pay(event.terms.buyer, -event.terms.cap.value)
         report = LeaseReport(
             terms=event.terms, bid=event.bid, state=LeaseState.FUNDED, paid=TokenAmount(0)
         )
-        self._set(self.leases, key, report)
+        self._undo.set(self.leases, key, report)
 
     def _advance(self, report: LeaseReport, step: LeaseStep, **changes: object) -> None:
         state = next_state(report.state, step) or report.state
         changed = msgspec.structs.replace(report, state=state, **changes)
-        self._set(self.leases, report.terms.key, changed)
+        self._undo.set(self.leases, report.terms.key, changed)
 
     def _earn(self, report: LeaseReport, paid: TokenAmount, *, fee_free: bool = False) -> None:
         """What a settlement moves on top of what was paid: the fee to its market, the rest on."""
@@ -306,15 +286,15 @@ class Ledger:
         match event:
             case BatchCommitted() if row is not None:
                 self._change(machine, locked=row.locked + event.locked.value)
-                self._set(self._locks, (event.lease, event.batch_no), event.locked.value)
+                self._undo.set(self._locks, (event.lease, event.batch_no), event.locked.value)
             case BatchFinalised():
                 self._refund(event.lease, event.buyer)
                 if event.state is BatchState.SLASHED:
-                    self._set(self.barred, machine.provider, True)
+                    self._undo.set(self.barred, machine.provider, True)
                 place = event.lease, event.batch_no
                 if row is not None and place in self._locks:
                     self._change(machine, locked=max(0, row.locked - self._locks[place]))
-                    self._remove(self._locks, place)
+                    self._undo.remove(self._locks, place)
             case SegmentConvicted() | SilenceConvicted():
                 self._refund(event.lease, event.refund)
                 if row is not None:
@@ -330,7 +310,7 @@ class Ledger:
             return
         freed = min(lock, self._slash(machine, row, event.fine.value))
         self._change(machine, locked=max(0, row.locked - freed))
-        self._set(self._locks, place, lock - freed)
+        self._undo.set(self._locks, place, lock - freed)
 
     def _refund(self, lease: LeaseKey, amount: TokenAmount) -> None:
         buyer = self._buyers.get(lease)
@@ -344,27 +324,12 @@ class Ledger:
     def _change(self, machine: MachineKey, **changes: object) -> None:
         row = self.machines.get(machine)
         if row is not None:
-            self._set(self.machines, machine, msgspec.structs.replace(row, **changes))
+            self._undo.set(self.machines, machine, msgspec.structs.replace(row, **changes))
 
     def _pay(self, account: Address, amount: int) -> None:
         # Registration fees and audits locked beside a cap leave no log with an amount: what is
         # expected may be more than there is, never less, and LeaseBook refuses what it lacks.
-        self._set(self.cash, account, max(0, self.cash.get(account, 0) + amount))
-
-    def _set(self, table: dict[KeyT, RowT], key: KeyT, row: RowT) -> None:
-        self._changes.append((table, key, table.get(key, _ABSENT)))
-        table[key] = row
-
-    def _remove(self, table: dict[KeyT, RowT], key: KeyT) -> None:
-        self._changes.append((table, key, table.pop(key)))
-
-    @staticmethod
-    def _take_back(changes: list[tuple[dict[Any, Any], Any, Any]]) -> None:
-        for table, key, before in reversed(changes):
-            if before is _ABSENT:
-                table.pop(key, None)
-            else:
-                table[key] = before
+        self._undo.set(self.cash, account, max(0, self.cash.get(account, 0) + amount))
 
 
 def _back(event: AccusationContested | HeldReturned) -> TokenAmount:

@@ -39,6 +39,7 @@ from market.replaying import replay_lines
 from market.rules import MatchmakerEvent, RulesSet
 from market.settings import MarketSettings, parse_settings
 from market.store.database import Database
+from market.store.futures import SqlFutures
 from market.store.inbox import SqlInbox
 from market.store.journal import SqlJournal
 from market.store.views import SqlBook
@@ -58,7 +59,7 @@ def load_settings(path: Path) -> MarketSettings:
 def replay(database_url: str) -> Iterator[bytes]:
     """The matches of a journal, as lines; the last line is the `ReplayedState`."""
     with closing(Database.existing(database_url)) as database:
-        told = SqlBook(database).told()
+        told = SqlBook(database).told() | SqlFutures(database).told()
         journal = SqlJournal(database)
         if not journal.length:
             raise SettingsInvalid(f"database: the journal at {database_url!r} is empty")

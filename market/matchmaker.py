@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
-from cloud_gpu.protocol.effects import ListProduct, MarketEffect, ReportBid, ReportLease, Transact
+from cloud_gpu.protocol.effects import (
+    ListProduct,
+    MarketEffect,
+    ReportBid,
+    ReportFuture,
+    ReportLease,
+    Transact,
+)
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import (
     AskHeard,
     BidSubmitted,
     BidWithdrawn,
     DeadlinePassed,
+    FutureSubmitted,
     VerifierHeard,
 )
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -25,6 +33,8 @@ from cloud_gpu.protocol.units import BasisPoints, Instant
 from cloud_gpu.protocol.values import Digest
 from market.book import RestingAsk, RestingBid
 from market.floor import Floor
+from market.futures_lane import FuturesLane
+from market.futures_outcomes import FutureOutcomes
 from market.intake import check_bid
 from market.leasing import BidStep, calls_of, unanswered
 from market.outcomes import Outcomes
@@ -64,7 +74,9 @@ class Matchmaker:
     def __init__(self, rules: MarketRules) -> None:
         self._floor = Floor(rules)
         self._rounds = Rounds(self._floor)
-        self._outcomes = Outcomes(self._floor)
+        self._futures = FuturesLane(self._floor)
+        self._contracts = FutureOutcomes(self._floor, self._futures)
+        self._outcomes = Outcomes(self._floor, self._contracts)
         self._inbox = 0
 
     @property
@@ -74,8 +86,8 @@ class Matchmaker:
 
     @property
     def deadline(self) -> Instant | None:
-        """The end of the open round, or when to look at a bid again. None: nothing waits."""
-        times = (self._rounds.ends, self._floor.answers.deadline)
+        """The end of an open round, or when to look at an order again. None: nothing waits."""
+        times = (self._rounds.ends, self._floor.answers.deadline, self._futures.deadline)
         return min((when for when in times if when is not None), default=None)
 
     def handle(self, event: MatchmakerEvent, now: Instant) -> Sequence[MarketEffect]:
@@ -97,9 +109,13 @@ class Matchmaker:
                 self._admit(event)
             case BidWithdrawn():
                 self._withdraw(event)
+            case FutureSubmitted():
+                self._inbox = max(self._inbox, event.inbox)
+                self._futures.admit(event)
             case _:
                 self._outcomes.apply(event)
         self._rounds.plan()
+        self._futures.plan()
         return list(floor.out)
 
     # Questions; they change nothing.
@@ -148,8 +164,11 @@ class Matchmaker:
         effects += floor.shelf.listed()
         effects += [ReportLease(report=report) for _, report in leases]
         effects += [ReportBid(report=bid.report) for bid in floor.book.bids()]
-        calls = calls_of(list(floor.openings.on_their_way()))
-        return effects + [Transact(call=call) for call in calls]
+        effects += [ReportFuture(report=each.report) for each in floor.futures.orders()]
+        effects += self._contracts.restated()
+        effects += self._futures.restated()
+        effects += [Transact(call=call) for call in calls_of(list(floor.openings.on_their_way()))]
+        return effects + [Transact(call=call) for call in floor.futures.calls()]
 
     def state_hash(self) -> Digest:
         """keccak256 of all that decides what happens next."""
@@ -160,6 +179,7 @@ class Matchmaker:
             floor.shelf.rows(),
             floor.verifiers.rows(),
             [[name, rows] for name, rows in floor.ledger.rows()],
+            [floor.futures.rows(), self._futures.ends, self._futures.has_news],
             [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
         )
 
@@ -177,6 +197,7 @@ class Matchmaker:
                 floor.answers.put(replace(bid, not_before=0))
                 floor.has_news = True
         self._rounds.end_if_due()
+        self._futures.pass_time()
 
     def _set_rules(self, rules: MarketRules) -> None:
         floor = self._floor
@@ -185,6 +206,7 @@ class Matchmaker:
         floor.answers.set_patience(rules.settle_ms)
         self._rounds.ends = None
         floor.has_news = True
+        self._futures.reset()
 
     # Orders.
 
@@ -256,8 +278,8 @@ class Matchmaker:
         self._inbox = max(self._inbox, event.inbox)
         bid = self._floor.book.bid(event.bid)
         if bid is None:
-            return
-        if bid.state is BidState.MATCHED:  # the transaction cannot be called back
+            self._futures.withdraw(event.bid)
+        elif bid.state is BidState.MATCHED:  # the transaction cannot be called back
             self._floor.answers.put(replace(bid, is_withdrawn=True))
         else:
             self._floor.answers.move(bid, BidStep.CANCEL)

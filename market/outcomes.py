@@ -18,26 +18,32 @@ from cloud_gpu.protocol.chain_events import (
     TransactionFailed,
 )
 from cloud_gpu.protocol.effects import ListProduct, ReportLease
+from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened
+from cloud_gpu.protocol.future_reports import FutureContract
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.units import cost_down
+from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
 from market.floor import Floor
+from market.futures_outcomes import FutureOutcomes
 from market.leasing import BidStep, Opening, blame_for, reverted
 
 
 class Outcomes:
     """Applies chain events to the floor."""
 
-    def __init__(self, floor: Floor) -> None:
-        self._floor = floor
+    def __init__(self, floor: Floor, futures: FutureOutcomes) -> None:
+        self._floor, self._futures = floor, futures
 
     def apply(self, event: ChainEvent) -> None:
         """Take one fact in; facts about strangers are facts too."""
         floor = self._floor
         before = floor.ledger.leases.get(lease) if (lease := _lease_of(event)) else None
         known = _ask_behind(event, floor)
+        contract = _contract_before(event, floor)
         floor.ledger.apply(event)
+        self._futures.apply(event, contract)
         match event:
             case ChainAdvanced():
                 floor.shelf.expire(floor.now, floor.at)
@@ -50,7 +56,10 @@ class Outcomes:
             case TransactionFailed():
                 self._failed(event.call, event.error)
             case BidsCancelled():
-                self._voided(event)
+                self._void_spent(event.account)
+            case FutureOpened():
+                self._void_spent(event.long)
+                self._void_spent(event.short)
             case LeaseOpened():
                 self._opened(event, known)
             case ProductRegistered():
@@ -88,14 +97,15 @@ class Outcomes:
             price = asked if is_price else None
         floor.answers.move(bid, BidStep.OPEN, price=price, lease=event.terms.key, advert=advert)
         self._void_alternatives(bid)
+        self._futures.void_spent(bid.nonce[0])
 
     def _void_alternatives(self, opened: RestingBid) -> None:
         for bid in self._floor.book.alternatives(opened.nonce):
             if bid.state is BidState.PENDING:
                 self._floor.answers.void(bid)
 
-    def _voided(self, event: BidsCancelled) -> None:
-        for bid in self._floor.book.live_of(event.account):
+    def _void_spent(self, account: Address) -> None:
+        for bid in self._floor.book.live_of(account):
             if bid.state is BidState.PENDING and self._floor.ledger.is_void(*bid.nonce):
                 self._floor.answers.void(bid)
 
@@ -143,6 +153,12 @@ class Outcomes:
             )
         if report is not None and report != before:
             self._floor.out.append(ReportLease(report=report))
+
+
+def _contract_before(event: ChainEvent, floor: Floor) -> FutureContract | None:
+    if not isinstance(event, FutureEvent):
+        return None
+    return floor.ledger.futures.contracts.get(event.contract)
 
 
 def _key_of(ask: RestingAsk) -> LeaseKey:

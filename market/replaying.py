@@ -13,9 +13,17 @@ from typing import TypeAlias
 
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.codec import to_json
-from cloud_gpu.protocol.effects import MarketEffect, ReportBid, ReportLease, Transact
+from cloud_gpu.protocol.effects import (
+    MarketEffect,
+    ReportBid,
+    ReportContract,
+    ReportFuture,
+    ReportLease,
+    Transact,
+)
 from cloud_gpu.protocol.errors import StorageFailed
-from cloud_gpu.protocol.events import AskHeard, BidSubmitted
+from cloud_gpu.protocol.events import AskHeard, BidSubmitted, FutureSubmitted
+from cloud_gpu.protocol.future_reports import ContractReport, FutureReport
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import AskId, BidId
@@ -26,7 +34,8 @@ from market.rules import MatchmakerEvent, RulesSet
 
 Entries: TypeAlias = Iterable[tuple[MatchmakerEvent, Instant]]
 Subject: TypeAlias = tuple[str, str]
-"""What a report is about: "bid" or "lease", and its id."""
+"""What a report is about: "bid", "lease", "future" or "contract", and its id."""
+Reported: TypeAlias = ReportBid | ReportLease | ReportFuture | ReportContract
 
 _SHOWN = 200
 """Letters of a value that differs."""
@@ -53,14 +62,14 @@ class ReplayedState(Value, frozen=True, kw_only=True):
     events: int
     rounds: int
     orders: int
-    """Asks and bids taken in."""
+    """Asks, bids and orders of futures taken in."""
     matches: int
     head: Digest
     """Of the journal's chain of hashes."""
     state: Digest
     """keccak256 of everything that decides what happens next."""
     reports: int
-    """Of bids and leases, as the market told them: all the same, byte for byte."""
+    """Of orders, leases and contracts, as the market told them: all the same, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +96,13 @@ def replay_lines(
     events = orders = matches = 0
     for step in _steps(journal()):
         events += 1
-        orders += isinstance(step.event, AskHeard | BidSubmitted)
+        orders += isinstance(step.event, AskHeard | BidSubmitted | FutureSubmitted)
         for effect in step.effects:
             if isinstance(effect, Transact) and isinstance(effect.call, OpenBatch):
                 for entry in effect.call.matches:
                     matches += 1
                     yield to_json(_match(effect.call, entry, step.at, step.market.status().rounds))
-            elif isinstance(effect, ReportBid | ReportLease):
+            elif isinstance(effect, Reported):
                 subject = subject_of(effect.report)
                 if unproven.get(subject) == to_json(effect.report):
                     del unproven[subject]
@@ -113,11 +122,17 @@ def replay_lines(
         )
 
 
-def subject_of(report: BidReport | LeaseReport) -> Subject:
+def subject_of(report: BidReport | LeaseReport | FutureReport | ContractReport) -> Subject:
     """Whom a report is about."""
-    if isinstance(report, BidReport):
-        return "bid", str(report.bid)
-    return "lease", str(report.terms.key)
+    match report:
+        case BidReport(bid=bid):
+            return "bid", str(bid)
+        case FutureReport(order=order):
+            return "future", str(order)
+        case ContractReport(contract=contract):
+            return "contract", str(contract.id)
+        case _:
+            return "lease", str(report.terms.key)
 
 
 def _steps(entries: Entries) -> Iterator[_Step]:
@@ -148,7 +163,7 @@ def _first_difference(entries: Entries, told: Mapping[Subject, bytes]) -> Storag
     for step in _steps(entries):
         rounds = step.market.status().rounds
         for effect in step.effects:
-            if isinstance(effect, ReportBid | ReportLease) and subject_of(effect.report) in told:
+            if isinstance(effect, Reported) and subject_of(effect.report) in told:
                 last[subject_of(effect.report)] = rounds, to_json(effect.report)
     subject = min(told, key=lambda each: (last.get(each, (rounds, b""))[0], each))
     number, needed = last.get(subject, (rounds, b"{}"))

@@ -58,7 +58,8 @@ class Rounds:
             for product in sorted({bid.bid.payload.product for bid in bids})
         }
         given = self._conditions(bids, asks)
-        clearing = clear(bids, asks, self._free_cash(bids), self._busy(), given)
+        cash = floor.free_cash({bid.nonce[0] for bid in bids})
+        clearing = clear(bids, asks, cash, self._busy(), given)
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
         self._end_one_round(clearing)
@@ -87,17 +88,10 @@ class Rounds:
             barred=floor.ledger.barred.keys(),
         )
 
-    def _free_cash(self, bids: Sequence[RestingBid]) -> dict[Address, int]:
-        """Of registered buyers, less what openings on their way will lock."""
-        locking, cash = self._floor.openings.locking(), self._floor.ledger.cash
-        buyers = {bid.nonce[0] for bid in bids}
-        return {
-            buyer: max(0, cash[buyer] - locking.get(buyer, 0)) for buyer in buyers if buyer in cash
-        }
-
     def _busy(self) -> frozenset[tuple[Address, int]]:
         on_their_way = self._floor.openings.on_their_way()
-        return frozenset((found.buyer, found.nonce) for found in on_their_way)
+        leases = frozenset((found.buyer, found.nonce) for found in on_their_way)
+        return leases | self._floor.futures.busy()
 
     def _post(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions

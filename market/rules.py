@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.events import MarketEvent
+from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.signing import Domain
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Value
 
 ROUND_MS_MAX = 60_000
@@ -45,6 +46,14 @@ class MarketRules(Value, frozen=True, kw_only=True):
     """Nor while one of them was not heard for so long."""
     class_owners_min: int = 3
     """Nor in a GPU class with fewer owners: somebody else must be able to repeat the work."""
+    futures_domain: Domain | None = None
+    """Of the contract for futures; None: they are not traded here."""
+    futures: FuturesRules = FuturesRules()
+    """Of that contract."""
+    futures_batch_ms: int = 60_000
+    """What arrives within one batch of futures is cleared together."""
+    position_limit: BasisPoints = BasisPoints(2_500)
+    """What one account may hold of the hours that a product's machines have in a window."""
 
     def __post_init__(self) -> None:
         if self.matcher.is_zero:
@@ -57,6 +66,15 @@ class MarketRules(Value, frozen=True, kw_only=True):
             raise ValueError("rules.settle_ms is not shorter than a round")
         if not self.bond_unit:
             raise ValueError("rules.bond_unit is above 0")
+        if not 10 <= self.futures_batch_ms <= ROUND_MS_MAX:
+            raise ValueError(
+                f"rules.futures_batch_ms is 10 to {ROUND_MS_MAX}, found {self.futures_batch_ms}"
+            )
+        if not 1 <= self.position_limit.value <= limits.BASIS_POINTS_ONE:
+            raise ValueError(
+                f"rules.position_limit is 1 to {limits.BASIS_POINTS_ONE} basis points,"
+                f" found {self.position_limit.value}"
+            )
 
     @property
     def owner(self) -> str:

@@ -21,6 +21,7 @@ from cloud_gpu.protocol.settings_file import (
     read_table,
     settings_of,
 )
+from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address
 from market.rules import MarketRules
 
@@ -59,6 +60,10 @@ class MarketSettings:
     """No verified lease is matched while a verifier was not heard for so long."""
     verified_owners_min: Whole = 3
     """Nor in a GPU class with fewer owners."""
+    futures_batch_ms: Whole = 60_000
+    """What orders of futures arrive within one batch are cleared together."""
+    position_limit_bps: Whole = 2_500
+    """What one account may hold of the hours that a product's machines have in a window."""
     log_level: Text = "info"
 
     def __post_init__(self) -> None:
@@ -87,6 +92,10 @@ class MarketSettings:
                 verifiers=deployment.verifiers,
                 heartbeat_age_s=self.verifier_silence,
                 class_owners_min=self.verified_owners_min,
+                futures_domain=None if deployment.futures.is_zero else deployment.futures_domain,
+                futures=deployment.futures_rules,
+                futures_batch_ms=self.futures_batch_ms,
+                position_limit=BasisPoints(self.position_limit_bps),
             )
         except ValueError as error:
             raise SettingsInvalid(str(error)) from error

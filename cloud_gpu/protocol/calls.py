@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from cloud_gpu.protocol.audit import Commit, Leaf, Opening, Results, Sibling, Verdict
+from cloud_gpu.protocol.futures import FuturePair, Series
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Signed
@@ -189,6 +190,14 @@ class ReturnHeld(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
 
 
+class OpenFutures(_Call, frozen=True, kw_only=True):
+    """Futures: contracts of one series at one price; a pair that breaks a limit is left out."""
+
+    series: Series
+    price: Price
+    pairs: tuple[FuturePair, ...]
+
+
 AuditCall: TypeAlias = (
     CommitBatch
     | RevealPreimages
@@ -218,4 +227,4 @@ LeaseCall: TypeAlias = (
 )
 """About leases of any kind."""
 
-ChainCall: TypeAlias = LeaseCall | AuditCall
+ChainCall: TypeAlias = LeaseCall | AuditCall | OpenFutures

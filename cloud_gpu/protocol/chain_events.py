@@ -11,6 +11,7 @@ from typing import TypeAlias
 from cloud_gpu.protocol.audit import BatchState, Opening
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.future_events import FutureEvent
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import Delegation
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms, MachineKey
@@ -42,7 +43,7 @@ class AccountRegistered(_Event, frozen=True, kw_only=True):
 
 
 class CashChanged(_Event, frozen=True, kw_only=True):
-    """A deposit (`increase`) or a withdrawal."""
+    """A deposit (`increase`) or a withdrawal; or a module gave cash, or took some."""
 
     account: Address
     amount: TokenAmount
@@ -367,6 +368,7 @@ ChainEvent: TypeAlias = (
     | BatchCommitted
     | BatchStep
     | HeldReturned
+    | FutureEvent
     | EntrySkipped
     | TransactionFailed
 )

@@ -145,8 +145,8 @@ class Deployment(Value, frozen=True, kw_only=True):
     @property
     def contracts(self) -> tuple[Address, ...]:
         """Whose logs are followed."""
-        audits = () if self.verification.is_zero else (self.verification,)
-        return (self.lease_book, *audits)
+        modules = self.verification, self.futures
+        return (self.lease_book, *(module for module in modules if not module.is_zero))
 
     @property
     def domain(self) -> Domain:

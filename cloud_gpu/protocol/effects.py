@@ -11,6 +11,7 @@ from cloud_gpu.protocol.audit import Evidence
 from cloud_gpu.protocol.audit_messages import AuditMessage, AuditRecord, SignedVerifierNotice
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, ResultContent, SignedJobResult
@@ -172,6 +173,24 @@ class ReportLease(_Effect, frozen=True, kw_only=True):
     report: LeaseReport
 
 
+class ReportFuture(_Effect, frozen=True, kw_only=True):
+    """What the API answers about an order of futures from now on."""
+
+    report: FutureReport
+
+
+class ReportContract(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a contract of futures from now on."""
+
+    report: ContractReport
+
+
+class ReportSeries(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a series from now on."""
+
+    report: SeriesReport
+
+
 # The buyer's market and façade.
 
 
@@ -299,7 +318,10 @@ ProviderEffect: TypeAlias = (
     | ProbeMachine
     | SendAudit
 )
-MarketEffect: TypeAlias = Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease
+FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries
+MarketEffect: TypeAlias = (
+    Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease | FutureReported
+)
 VerifierEffect: TypeAlias = (
     Transact | Connect | SendAudit | PublishVerifier | Replay | PublishRecord
 )

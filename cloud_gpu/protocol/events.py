@@ -11,6 +11,7 @@ from cloud_gpu.protocol.audit import Compared
 from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.errors import Rejection
+from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec, ResultContent
@@ -18,6 +19,7 @@ from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 
@@ -132,11 +134,18 @@ class BidSubmitted(_Event, frozen=True, kw_only=True):
 
 
 class BidWithdrawn(_Event, frozen=True, kw_only=True):
-    """The buyer asked the market, by a signed cancellation, to forget a bid."""
+    """A signed cancellation asked the market to forget a bid, or an order of futures."""
 
     bid: Digest
     inbox: int = 0
     """Position of the cancellation in the inbox."""
+
+
+class FutureSubmitted(_Event, frozen=True, kw_only=True):
+    """An order of futures is durable in the inbox at this position."""
+
+    order: Signed[FutureOrder]
+    inbox: int
 
 
 # Audits.
@@ -242,7 +251,13 @@ ProviderEvent: TypeAlias = (
     | AuditMessageReceived
 )
 MarketEvent: TypeAlias = (
-    DeadlinePassed | ChainEvent | AskHeard | BidSubmitted | BidWithdrawn | VerifierHeard
+    DeadlinePassed
+    | ChainEvent
+    | AskHeard
+    | BidSubmitted
+    | BidWithdrawn
+    | FutureSubmitted
+    | VerifierHeard
 )
 VerifierEvent: TypeAlias = (
     DeadlinePassed | ChainEvent | AskHeard | AuditMessageReceived | VerifierHeard | ReplayDone

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.signing import TypedData
+from cloud_gpu.protocol.signing import Signed, TypedData
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import Address, Digest, Value
 
 FUTURES: Final = "Futures"
 """The contract, also in its EIP-712 domain."""
@@ -77,6 +77,23 @@ class Series(Value, frozen=True, kw_only=True):
                 f" found {self.window_start}"
             )
 
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Its place among series: product, start, length."""
+        return self.product, self.window_start, self.window_seconds
+
+    @property
+    def window_end(self) -> int:
+        """Unix seconds."""
+        return self.window_start + self.window_seconds
+
+    def touches(self, other: Series) -> bool:
+        """Whether no machine can serve both: the lease of one ends when the other's must begin."""
+        return self.window_start <= other.window_end and other.window_start <= self.window_end
+
+    def __str__(self) -> str:
+        return f"{self.product}/{self.window_start}/{self.window_seconds}"
+
     def deadline(self, rules: FuturesRules) -> int:
         """Until when its contracts are opened, funded and nominated for, Unix seconds."""
         before = rules.lead_short if self.window_seconds < 24 * 3600 else rules.lead
@@ -114,6 +131,11 @@ class FutureOrder(TypedData, frozen=True, kw_only=True):
             raise ValueError("future_order.matcher names who may match it, not the zero address")
 
     @property
+    def id(self) -> Digest:
+        """Its struct hash."""
+        return self.struct_hash()
+
+    @property
     def series(self) -> Series:
         """What it is for. Raises ValueError for a window that is not traded."""
         return Series(
@@ -121,6 +143,14 @@ class FutureOrder(TypedData, frozen=True, kw_only=True):
             window_start=self.window_start,
             window_seconds=self.window_seconds,
         )
+
+
+class FuturePair(Value, frozen=True, kw_only=True):
+    """A long's and a short's order of one series, and the machines of their contract."""
+
+    buy: Signed[FutureOrder]
+    sell: Signed[FutureOrder]
+    units: int
 
 
 class Assignment(TypedData, frozen=True, kw_only=True):

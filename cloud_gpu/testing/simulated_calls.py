@@ -14,6 +14,7 @@ from cloud_gpu.protocol.calls import (
     ExpireLease,
     MatchedOrders,
     OpenBatch,
+    OpenFutures,
     PostReady,
     RefundUnstarted,
     ReleaseLease,
@@ -66,6 +67,8 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
             _expire(book, call.lease)
         case CancelOne():
             _cancel(book, sender, call.nonce)
+        case OpenFutures():
+            raise Revert("Futures_BadSeries")  # a pretended chain has no such module
         case _:
             carry_out_audit(book, sender, call)
 

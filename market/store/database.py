@@ -152,6 +152,16 @@ def table_of(kind: type[SQLModel]) -> Table:
     return SQLModel.metadata.tables[str(kind.__tablename__)]
 
 
+def upsert(
+    connection: Connection, table: Table, key: str, value: object, **columns: object
+) -> None:
+    """Put a row in, in place of the one with this key."""
+    # There is one writer, so no row appears between the two statements.
+    done = connection.execute(table.update().where(table.c[key] == value).values(**columns))
+    if not done.rowcount:
+        connection.execute(table.insert().values({key: value, **columns}))
+
+
 def octets(found: bytes | str) -> bytes:
     """SQLite gives what is there, also where somebody wrote text by hand."""
     return found if isinstance(found, bytes) else found.encode()

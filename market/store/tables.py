@@ -78,3 +78,34 @@ class LeaseRow(SQLModel, table=True):
     state: str
     opened_at: int = Field(index=True)
     report: bytes
+
+
+class FutureOrderRow(SQLModel, table=True):
+    """What the API answers about an order of futures."""
+
+    __tablename__ = "future_order"
+    order_id: str = Field(primary_key=True)
+    report: bytes
+
+
+class FutureContractRow(SQLModel, table=True):
+    """One contract of futures, live or over."""
+
+    __tablename__ = "future_contract"
+    contract: int = Field(primary_key=True)
+    series: str = Field(index=True)
+    long: str = Field(index=True)
+    short: str = Field(index=True)
+    state: str
+    opened_at: int
+    report: bytes
+
+
+class FutureSeriesRow(SQLModel, table=True):
+    """A series' depth at the end of its last batch."""
+
+    __tablename__ = "future_series"
+    series: str = Field(primary_key=True)
+    product: int = Field(index=True)
+    deadline: int = Field(index=True)
+    report: bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
@@ -14,7 +13,10 @@ from cloud_gpu.protocol.effects import (
     ListProduct,
     MarketEffect,
     ReportBid,
+    ReportContract,
+    ReportFuture,
     ReportLease,
+    ReportSeries,
     UnlistAsk,
 )
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
@@ -22,7 +24,8 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address, Digest
-from market.store.database import Database, octets, table_of
+from market.store.database import Database, octets, table_of, upsert
+from market.store.futures import write_future
 from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow
 
 _ROWS_READ_MAX = 10_000
@@ -139,15 +142,17 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
             connection.execute(delete(table).where(table.c.ask == str(effect.ask)))
         case ListProduct():
             body = to_json(effect.product)
-            _upsert(connection, table_of(ProductRow), "product", effect.product.id, body=body)
+            upsert(connection, table_of(ProductRow), "product", effect.product.id, body=body)
         case ReportLease():
             _write_lease(connection, effect.report)
+        case ReportFuture() | ReportContract() | ReportSeries():
+            write_future(connection, effect)
         case _:
             raise AssertionError(f"{type(effect).__name__} is no effect on the public tables")
 
 
 def _write_bid(connection: Connection, report: BidReport) -> None:
-    _upsert(
+    upsert(
         connection,
         table_of(BidRow),
         "bid",
@@ -159,7 +164,7 @@ def _write_bid(connection: Connection, report: BidReport) -> None:
 
 def _write_ask(connection: Connection, effect: ListAsk) -> None:
     ask = effect.advert.body.ask.payload
-    _upsert(
+    upsert(
         connection,
         table_of(AskRow),
         "ask",
@@ -172,7 +177,7 @@ def _write_ask(connection: Connection, effect: ListAsk) -> None:
 
 
 def _write_lease(connection: Connection, report: LeaseReport) -> None:
-    _upsert(
+    upsert(
         connection,
         table_of(LeaseRow),
         "lease",
@@ -184,13 +189,6 @@ def _write_lease(connection: Connection, report: LeaseReport) -> None:
         opened_at=report.terms.opened_at,
         report=to_json(report),
     )
-
-
-def _upsert(connection: Connection, table: Any, key: str, value: object, **columns: object) -> None:
-    # There is one writer, so no row appears between the two statements.
-    done = connection.execute(table.update().where(table.c[key] == value).values(**columns))
-    if not done.rowcount:
-        connection.execute(table.insert().values({key: value, **columns}))
 
 
 def _words(gpu_class: str) -> set[str]:

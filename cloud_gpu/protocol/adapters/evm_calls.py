@@ -12,6 +12,7 @@ from cloud_gpu.protocol.adapters.bindings import lease_book
 from cloud_gpu.protocol.adapters.evm_abi import plain
 from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_call
 from cloud_gpu.protocol.adapters.evm_bound import Call
+from cloud_gpu.protocol.adapters.evm_futures import future_call
 from cloud_gpu.protocol.adapters.evm_packing import (
     packed_closings,
     packed_matches,
@@ -33,6 +34,7 @@ from cloud_gpu.protocol.calls import (
     FinaliseBatches,
     LeaseCall,
     OpenBatch,
+    OpenFutures,
     OpenLeaf,
     PostReady,
     RefundUnstarted,
@@ -52,6 +54,7 @@ BookCall: TypeAlias = LeaseCall | ReturnHeld
 """Calls of LeaseBook."""
 
 _ENTRY_GAS: Final = 90_000
+_PAIR_GAS: Final = 180_000
 """An entry that would be skipped when gas is estimated may go through when it is mined."""
 
 
@@ -71,6 +74,8 @@ def calldata(call: ChainCall) -> bytes:
             | FinaliseBatches()
         ):
             return audit_call(call).calldata
+        case OpenFutures():
+            return future_call(call).calldata
         case _:
             return _book_call(call).calldata
 
@@ -135,6 +140,8 @@ def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> Call[None]:
 
 def destination(call: ChainCall, deployment: Deployment) -> Address:
     """The contract that a call is for."""
+    if isinstance(call, OpenFutures):
+        return deployment.futures
     is_audit = isinstance(call, VerificationCall)
     return deployment.verification if is_audit else deployment.lease_book
 
@@ -144,6 +151,8 @@ def spare_gas(call: ChainCall) -> int:
     match call:
         case OpenBatch():
             return _ENTRY_GAS * len(call.matches)
+        case OpenFutures():
+            return _PAIR_GAS * len(call.pairs)
         case SettleBatch():
             return _ENTRY_GAS * len(call.vouchers)
         case CloseBatch():

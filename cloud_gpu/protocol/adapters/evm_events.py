@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from cloud_gpu.protocol import chain_events as events
-from cloud_gpu.protocol.adapters.evm_abi import lease_book, verification
+from cloud_gpu.protocol.adapters.evm_abi import futures, lease_book, verification
 from cloud_gpu.protocol.adapters.evm_audits import audit_event
+from cloud_gpu.protocol.adapters.evm_futures import future_event
 from cloud_gpu.protocol.adapters.evm_skips import rejection_of
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
@@ -83,7 +84,7 @@ class LogDecoder:
         """
         found = lease_book().log(log.topics, log.payload)
         if found is None:
-            return _audited(log, at)
+            return self._of_modules(log, at)
         name, a = found
         match name:
             case "LeaseOpened":
@@ -122,6 +123,16 @@ class LogDecoder:
             terms=terms, bid=Digest(a["bidHash"]), at=at, transaction=log.transaction
         )
 
+    def _of_modules(self, log: Log, at: int) -> events.ChainEvent | None:
+        found = verification().log(log.topics, log.payload)
+        if found is not None:
+            return audit_event(*found, log.block, at)
+        found = futures().log(log.topics, log.payload)
+        if found is None:
+            return None
+        name, a = found
+        return self._skipped(a, log) if name == "PairSkipped" else future_event(name, a, at)
+
     def _skipped(self, a: dict[str, Any], log: Log) -> events.ChainEvent | None:
         call = self._ours(log.transaction)
         if call is None:  # somebody else's batch
@@ -147,18 +158,13 @@ class LogDecoder:
         return events.DelegationChanged(signer=signer, delegation=delegation)
 
 
-def _audited(log: Log, at: int) -> events.ChainEvent | None:
-    found = verification().log(log.topics, log.payload)
-    return audit_event(*found, log.block, at) if found is not None else None
-
-
 def _account_event(name: str, a: dict[str, Any]) -> events.ChainEvent | None:
     match name:
-        case "Deposited" | "Withdrawn":
+        case "Deposited" | "Withdrawn" | "ModuleGave" | "ModuleTook":
             return events.CashChanged(
                 account=a["account"],
                 amount=TokenAmount(a["amount"]),
-                increase=name == "Deposited",
+                increase=name in ("Deposited", "ModuleGave"),
             )
         case "NonceCancelled":
             return events.BidsCancelled(account=a["account"], nonce=a["nonce"], below=False)

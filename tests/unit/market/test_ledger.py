@@ -32,7 +32,8 @@ from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState, MachineStatus
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Digest
-from market.ledger import REWIND_BLOCKS_MAX, Ledger
+from market.ledger import Ledger
+from market.undo import REWIND_BLOCKS_MAX
 from tests.unit.market.builders import (
     FEE,
     MARKET_KEY,
@@ -286,7 +287,7 @@ def test_a_rewind_deeper_than_what_is_kept_stops_the_market() -> None:
         ledger.apply(joined("dan", 1)[1])
         ledger.apply(block(number))
     with pytest.raises(AssertionError, match="cannot rewind to block 0"):
-        ledger.rewind(0)
+        ledger.apply(ChainReorganised(block=0))
 
 
 def test_events_about_strangers_change_nothing() -> None:

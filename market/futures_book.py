@@ -1,0 +1,228 @@
+"""Orders of futures at rest, by series and in order of service; and openings on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cloud_gpu.protocol.calls import OpenFutures
+from cloud_gpu.protocol.future_reports import FutureReport, Level
+from cloud_gpu.protocol.futures import FutureOrder, Series
+from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.signing import Verified
+from cloud_gpu.protocol.units import Instant, Price, TokenAmount
+from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, keccak256
+
+LIVE = (BidState.PENDING, BidState.MATCHED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestingFuture:
+    """An order that this market answers for, whatever became of it."""
+
+    id: Digest
+    order: Verified[FutureOrder]
+    series: Series
+    inbox: int
+    batch: Instant
+    """When the batch began in which it came."""
+    tie: bytes = b""
+    """Set when that batch ends."""
+    openings: int = 0
+    """How often an opening of it failed."""
+    is_withdrawn: bool = False
+    report: FutureReport
+    """What the API answers now."""
+
+    @property
+    def state(self) -> BidState:
+        """How far it has come."""
+        return self.report.state
+
+    @property
+    def limit(self) -> Price:
+        """The most a buy pays, the least a sell takes."""
+        return self.order.payload.limit_price_per_hour
+
+    @property
+    def units(self) -> int:
+        """Machines."""
+        return self.order.payload.units
+
+    @property
+    def nonce(self) -> tuple[Address, int]:
+        """What it uses up when it opens."""
+        return self.order.payload.trader, self.order.payload.nonce
+
+    @property
+    def rank(self) -> tuple[int, Instant, int, bytes]:
+        """Its place on its side of the series, best first."""
+        limit = self.limit.value
+        return -limit if self.order.payload.is_buy else limit, self.batch, -self.units, self.tie
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureOpening:
+    """A pair whose transaction is on its way."""
+
+    buy: Digest
+    sell: Digest
+    price: Price
+    units: int
+    locked: tuple[tuple[Address, TokenAmount], ...]
+    """Whose cash becomes which margin, once it opens."""
+    call: OpenFutures
+    posted_at: Instant
+    is_settled: bool = False
+    """The contract opened; kept in case that its block does not stay."""
+
+
+class FuturesBook:
+    """Changes only by the calls below; equal calls, equal book."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Digest, RestingFuture] = {}
+        self._live: dict[Address, set[Digest]] = {}
+        self._openings: dict[Digest, FutureOpening] = {}
+        self._entering: set[Digest] = set()
+        self._batch: Instant = 0
+        self._seed = ZERO_DIGEST
+
+    # Orders.
+
+    def order(self, order: Digest) -> RestingFuture | None:
+        """One that was not forgotten yet."""
+        return self._orders.get(order)
+
+    def orders(self) -> Iterator[RestingFuture]:
+        """All, by id."""
+        return (self._orders[key] for key in sorted(self._orders))
+
+    def live_of(self, account: Address) -> list[RestingFuture]:
+        """Orders of one account that wait or are on their way to the chain, by id."""
+        return [self._orders[key] for key in sorted(self._live.get(account, ()))]
+
+    def waiting(self) -> dict[Series, list[RestingFuture]]:
+        """Orders without a contract, by series in order of product, start and length."""
+        found: dict[Series, list[RestingFuture]] = {}
+        for account in sorted(self._live):
+            for each in self.live_of(account):
+                if each.state is BidState.PENDING:
+                    found.setdefault(each.series, []).append(each)
+        return dict(sorted(found.items(), key=lambda item: item[0].key))
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any order waits."""
+        live = (self._orders[key] for keys in self._live.values() for key in keys)
+        return any(each.state is BidState.PENDING for each in live)
+
+    def put(self, order: RestingFuture) -> None:
+        """A new order, which joins the batch that is open, or one that changed."""
+        if order.id not in self._orders:
+            assert order.batch == self._batch or not self._entering, "a batch ends before the next"
+            self._batch = order.batch
+            self._entering.add(order.id)
+        self._orders[order.id] = order
+        live = self._live.setdefault(order.nonce[0], set())
+        if order.state in LIVE:
+            live.add(order.id)
+        else:
+            self._forget_live(order)
+
+    def drop(self, order: Digest) -> None:
+        """Forget an order."""
+        self._forget_live(self._orders.pop(order))
+        self._entering.discard(order)
+
+    def _forget_live(self, order: RestingFuture) -> None:
+        live = self._live.get(order.nonce[0], set())
+        live.discard(order.id)
+        if not live:
+            self._live.pop(order.nonce[0], None)
+
+    @property
+    def open_batch(self) -> Instant:
+        """The batch that the newest order entered."""
+        return self._batch
+
+    def end_batch(self) -> None:
+        """The batch in which orders entered is over: draw their tie keys, as `Book` does."""
+        if not self._entering:
+            return
+        entered = b"".join(sorted(order.raw for order in self._entering))
+        self._seed = keccak256(self._seed.raw + self._batch.to_bytes(8, "big") + entered)
+        for key in self._entering:
+            tie = keccak256(self._seed.raw + key.raw).raw
+            self._orders[key] = replace(self._orders[key], tie=tie)
+        self._entering.clear()
+
+    # Openings, each under both its orders.
+
+    def opening(self, order: Digest) -> FutureOpening | None:
+        """The opening of an order."""
+        return self._openings.get(order)
+
+    def put_opening(self, opening: FutureOpening) -> None:
+        """A new opening, or one that changed."""
+        self._openings[opening.buy] = self._openings[opening.sell] = opening
+
+    def drop_opening(self, opening: FutureOpening) -> None:
+        """Forget one."""
+        for order in (opening.buy, opening.sell):
+            if self._openings.get(order) is opening:
+                del self._openings[order]
+
+    def openings(self) -> Iterator[FutureOpening]:
+        """All, by their buy's id."""
+        return (opening for key, opening in sorted(self._openings.items()) if key == opening.buy)
+
+    def on_their_way(self) -> Iterator[FutureOpening]:
+        """Those that the chain has not answered."""
+        return (opening for opening in self.openings() if not opening.is_settled)
+
+    def calls(self) -> list[OpenFutures]:
+        """The distinct transactions of those, in order of their first buy."""
+        calls: list[OpenFutures] = []
+        for opening in self.on_their_way():
+            if opening.call not in calls:
+                calls.append(opening.call)
+        return calls
+
+    def locking(self) -> dict[Address, int]:
+        """What openings on their way will lock of each account's cash."""
+        sums: dict[Address, int] = {}
+        for opening in self.on_their_way():
+            for account, margin in opening.locked:
+                sums[account] = sums.get(account, 0) + margin.value
+        return sums
+
+    def busy(self) -> frozenset[tuple[Address, int]]:
+        """The nonces of openings on their way."""
+        keys = (key for opening in self.on_their_way() for key in (opening.buy, opening.sell))
+        return frozenset(self._orders[key].nonce for key in keys if key in self._orders)
+
+    # The whole.
+
+    def rows(self) -> list[list[object]]:
+        """Everything in it in one fixed order, for a digest of the state."""
+        orders: list[object] = [
+            [each.id, each.batch, each.tie.hex(), each.openings, each.is_withdrawn, each.report]
+            for each in self.orders()
+        ]
+        openings: list[object] = [
+            [o.buy, o.sell, o.price, o.units, o.posted_at, o.is_settled] for o in self.openings()
+        ]
+        return [orders, openings, [self._batch, self._seed, sorted(self._entering)]]
+
+
+def levels_of(orders: list[RestingFuture], *, is_buy: bool) -> tuple[Level, ...]:
+    """A side's depth, best price first."""
+    sums: dict[int, int] = {}
+    for each in orders:
+        if each.order.payload.is_buy is is_buy:
+            sums[each.limit.value] = sums.get(each.limit.value, 0) + each.units
+    return tuple(
+        Level(price=Price(price), units=units)
+        for price, units in sorted(sums.items(), reverse=is_buy)
+    )

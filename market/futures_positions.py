@@ -1,0 +1,188 @@
+"""Contracts of futures as the chain tells of them, and what follows: steps due, machines to name.
+
+Part of the ledger: what a block changed is taken back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from cloud_gpu.protocol.future_events import (
+    FutureAssigned,
+    FutureDelivered,
+    FutureEnded,
+    FutureEvent,
+    FutureFunded,
+    FutureOpened,
+    MachinesNominated,
+    UnitDelivered,
+    UnitSettled,
+)
+from cloud_gpu.protocol.future_reports import (
+    ContractState,
+    FutureContract,
+    FutureStep,
+    LastTrade,
+    Reminder,
+)
+from cloud_gpu.protocol.futures import FuturesRules, Series
+from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.values import Address
+from market.rows import MachineRow
+from market.undo import UndoLog
+
+SeriesKey = tuple[int, int, int]
+"""Product, window start, window length."""
+
+_GONE: Final = (MachineStatus.NONE, MachineStatus.RETIRING)
+
+
+class FuturePositions:
+    """Live contracts by number, and what each series last cost here."""
+
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
+        self.contracts: dict[int, FutureContract] = {}
+        """One that ended is gone."""
+        self.trades: dict[SeriesKey, LastTrade] = {}
+
+    def tables(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
+        """For a digest of the state."""
+        yield "futures", MappingProxyType(self.contracts)
+        yield "trades", MappingProxyType(self.trades)
+
+    def of(self, account: Address) -> list[FutureContract]:
+        """The contracts in which an account is a side, by number."""
+        found = (self.contracts[number] for number in sorted(self.contracts))
+        return [each for each in found if account in (each.long, each.short)]
+
+    def traded(self, series: Series, trade: LastTrade) -> None:
+        """A contract that this market matched opened, in the block whose events are coming in."""
+        self._undo.set(self.trades, series.key, trade)
+
+    def apply(self, event: FutureEvent) -> None:
+        """Take one fact in; a contract that was never heard of is no error."""
+        if isinstance(event, FutureOpened):
+            self._undo.set(self.contracts, event.contract, _opened(event))
+            return
+        found = self.contracts.get(event.contract)
+        if found is None:
+            return
+        changed = _after(found, event)
+        if changed.state in (ContractState.OPEN, ContractState.DELIVERED):
+            self._undo.set(self.contracts, event.contract, changed)
+        else:
+            self._undo.remove(self.contracts, event.contract)
+
+
+def contract_after(before: FutureContract | None, event: FutureEvent) -> FutureContract | None:
+    """A contract after a fact about it, ended or not; None: it was never heard of."""
+    if isinstance(event, FutureOpened):
+        return _opened(event)
+    return None if before is None else _after(before, event)
+
+
+def _opened(event: FutureOpened) -> FutureContract:
+    return FutureContract(
+        id=event.contract,
+        long=event.long,
+        short=event.short,
+        series=event.series,
+        per_hour=event.per_hour,
+        units=event.units,
+        long_margin=event.long_margin,
+        short_margin=event.short_margin,
+        buy=event.buy,
+        sell=event.sell,
+        opened_at=event.at,
+    )
+
+
+def _after(before: FutureContract, event: FutureEvent) -> FutureContract:
+    match event:
+        case FutureAssigned(is_buy=True, joiner=joiner):
+            return msgspec.structs.replace(before, long=joiner)
+        case FutureAssigned(joiner=joiner):
+            return msgspec.structs.replace(before, short=joiner)
+        case FutureFunded():
+            return msgspec.structs.replace(before, is_funded=True)
+        case MachinesNominated(indexes=indexes):
+            return msgspec.structs.replace(before, machines=indexes)
+        case UnitDelivered(lease=lease):
+            return msgspec.structs.replace(before, leases=(*before.leases, lease))
+        case FutureDelivered():
+            state = ContractState.DELIVERED if before.leases else ContractState.SETTLED
+            return msgspec.structs.replace(before, state=state)
+        case UnitSettled(lease=lease):
+            left = tuple(each for each in before.leases if each != lease)
+            state = ContractState.DELIVERED if left else ContractState.SETTLED
+            return msgspec.structs.replace(before, leases=left, state=state)
+        case FutureEnded(end=end):
+            return msgspec.structs.replace(before, state=ContractState(end.value))
+        case _:  # a machine that could not be leased, a lease that ended: others tell of them
+            return before
+
+
+def suggested_machines(
+    contract: FutureContract,
+    positions: FuturePositions,
+    machines: Mapping[MachineKey, MachineRow],
+) -> tuple[int, ...]:
+    """What the short would name: its machines of the product, by index, that no other window needs.
+
+    Contracts that named theirs come first, then those without, by number. Fewer than the units:
+    there are no more.
+    """
+    if contract.machines:
+        return contract.machines
+    taken: set[int] = set()
+    for other in positions.of(contract.short):
+        is_before = other.id < contract.id or bool(other.machines)
+        if other.id != contract.id and is_before and _competes(other, contract):
+            taken |= set(suggested_machines(other, positions, machines))
+    free = sorted(
+        key.index
+        for key, row in machines.items()
+        if key.provider == contract.short
+        and row.product == contract.series.product
+        and row.status not in _GONE
+        and key.index not in taken
+    )
+    return tuple(free[: contract.units])
+
+
+def _competes(other: FutureContract, contract: FutureContract) -> bool:
+    return other.short == contract.short and other.series.touches(contract.series)
+
+
+def reminders(
+    contract: FutureContract, rules: FuturesRules, *, start_window_s: int, at: int
+) -> tuple[Reminder, ...]:
+    """What can be done about a contract at `at` (Unix seconds) or later, soonest end first."""
+    if contract.state is not ContractState.OPEN:
+        return ()
+    series, deadline = contract.series, contract.series.deadline(rules)
+    closes = series.window_start + start_window_s
+    is_ready = contract.is_funded and bool(contract.machines)
+    due: list[Reminder] = []
+
+    def add(step: FutureStep, account: Address | None, since: int, until: int | None) -> None:
+        if until is None or at <= until:
+            due.append(
+                Reminder(contract=contract.id, step=step, account=account, since=since, until=until)
+            )
+
+    if not contract.is_funded:
+        add(FutureStep.FUND, contract.long, contract.opened_at, deadline)
+    if not contract.machines:
+        add(FutureStep.NOMINATE, contract.short, contract.opened_at, deadline)
+    if is_ready:
+        add(FutureStep.DELIVER, None, series.window_start, closes)
+        add(FutureStep.LAPSE, None, closes + 1, None)
+    else:
+        add(FutureStep.SETTLE_DEFAULT, None, deadline + 1, None)
+    return tuple(due)

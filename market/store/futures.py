@@ -1,0 +1,133 @@
+"""The public tables of futures: written by the matchmaker's effects, read by the API alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, or_, select
+
+from cloud_gpu.protocol.codec import from_json, to_json
+from cloud_gpu.protocol.effects import (
+    FutureReported,
+    ReportContract,
+    ReportFuture,
+    ReportSeries,
+)
+from cloud_gpu.protocol.future_reports import (
+    ContractReport,
+    ContractState,
+    FutureReport,
+    SeriesReport,
+)
+from cloud_gpu.protocol.futures import Series
+from cloud_gpu.protocol.values import Address, Digest
+from market.store.database import Database, octets, table_of, upsert
+from market.store.tables import FutureContractRow, FutureOrderRow, FutureSeriesRow
+
+
+class SqlFutures:
+    """The port `FuturesView` over a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def order(self, order: Digest) -> FutureReport | None:
+        """See `FuturesView`."""
+        table = table_of(FutureOrderRow)
+        with self._database.reading() as connection:
+            wanted = select(table.c.report).where(table.c.order_id == str(order))
+            body = connection.scalar(wanted)
+        return from_json(body, FutureReport) if body is not None else None
+
+    def series(self, product: int | None, at: int, count_max: int) -> Sequence[SeriesReport]:
+        """See `FuturesView`."""
+        table = table_of(FutureSeriesRow)
+        wanted = select(table.c.report).where(table.c.deadline >= at)
+        if product is not None:
+            wanted = wanted.where(table.c.product == product)
+        wanted = wanted.order_by(table.c.product, table.c.deadline, table.c.series)
+        with self._database.reading() as connection:
+            bodies = connection.scalars(wanted.limit(count_max)).all()
+        return [from_json(body, SeriesReport) for body in bodies]
+
+    def history(self, series: Series, count_max: int) -> Sequence[ContractReport]:
+        """See `FuturesView`."""
+        table = table_of(FutureContractRow)
+        wanted = (
+            select(table.c.report)
+            .where(table.c.series == str(series), table.c.state != ContractState.UNDONE.value)
+            .order_by(table.c.contract.desc())
+            .limit(count_max)
+        )
+        return self._contracts(wanted)
+
+    def positions(self, account: Address, count_max: int) -> Sequence[ContractReport]:
+        """See `FuturesView`."""
+        table = table_of(FutureContractRow)
+        wanted = (
+            select(table.c.report)
+            .where(or_(table.c.long == str(account), table.c.short == str(account)))
+            .order_by(table.c.contract.desc())
+            .limit(count_max)
+        )
+        return self._contracts(wanted)
+
+    def told(self) -> dict[tuple[str, str], bytes]:
+        """The last report of each ("future", order) and each ("contract", number), as its bytes."""
+        orders, contracts = table_of(FutureOrderRow).c, table_of(FutureContractRow).c
+        with self._database.reading() as connection:
+            rows = [
+                *(
+                    (("future", key), body)
+                    for key, body in connection.execute(select(orders.order_id, orders.report))
+                ),
+                *(
+                    (("contract", str(key)), body)
+                    for key, body in connection.execute(
+                        select(contracts.contract, contracts.report)
+                    )
+                ),
+            ]
+        return {subject: octets(body) for subject, body in rows}
+
+    def _contracts(self, wanted: Any) -> Sequence[ContractReport]:
+        with self._database.reading() as connection:
+            bodies = connection.scalars(wanted).all()
+        return [from_json(body, ContractReport) for body in bodies]
+
+
+def write_future(connection: Connection, effect: FutureReported) -> None:
+    """Carry out one effect in the caller's transaction."""
+    match effect:
+        case ReportFuture(report=report):
+            table = table_of(FutureOrderRow)
+            upsert(connection, table, "order_id", str(report.order), report=to_json(report))
+        case ReportContract(report=report):
+            _write_contract(connection, report)
+        case ReportSeries(report=report):
+            upsert(
+                connection,
+                table_of(FutureSeriesRow),
+                "series",
+                str(report.series),
+                product=report.series.product,
+                deadline=report.deadline,
+                report=to_json(report),
+            )
+
+
+def _write_contract(connection: Connection, report: ContractReport) -> None:
+    contract = report.contract
+    upsert(
+        connection,
+        table_of(FutureContractRow),
+        "contract",
+        contract.id,
+        series=str(contract.series),
+        long=str(contract.long),
+        short=str(contract.short),
+        state=contract.state.value,
+        opened_at=contract.opened_at,
+        report=to_json(report),
+    )
