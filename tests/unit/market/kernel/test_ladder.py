@@ -135,28 +135,6 @@ def test_a_million_requests_give_the_fills_of_the_naive_book() -> None:
     assert _hash(fills) == _hash(np.array(expected, FILL))
 
 
-_PROGRAM = """
-import hashlib, numpy as np, sys
-from benchmarks._streams import stream
-from market.kernel.ladder import Ladder
-requests, _ = stream(2_000, seed=7)
-fills, codes = Ladder(len(requests)).run(requests)
-one = Ladder(len(requests))
-for kind, order, side, tick, quantity in requests.tolist():
-    one.cancel(order) if kind else one.place(order, side, tick, quantity)
-assert [one.best(0), one.best(1)] == [int(x) for x in sys.argv[1:]], (one.best(0), one.best(1))
-print(hashlib.sha256(fills.tobytes()).hexdigest())
-"""
-
-
-def test_the_same_source_runs_uncompiled() -> None:
-    requests, _ = stream(2_000, seed=7)
-    book = Ladder(len(requests))
-    fills, _ = book.run(requests)
-    told = _run(_PROGRAM, str(book.best(BUY)), str(book.best(SELL)), NUMBA_DISABLE_JIT="1")
-    assert told == _hash(fills)
-
-
 @pytest.mark.timeout(300)
 def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     program = (
