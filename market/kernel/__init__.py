@@ -1,6 +1,6 @@
 """The matching kernel: numpy arrays in, numpy arrays out, integers only; it knows no order.
 
-`capacity` serves bids from asks over time, for lanes A and B (`allocation`, greedily, and
+`capacity` serves bids from asks in slots of a `grid`, for lanes A and B (`allocation`, greedily;
 `ejection`, by a search after it); `auction` clears a batch of lane C at one price; `ladder` is a
 continuous book of one series. `compiling` says how they are compiled and where that is kept;
 call `warm_up` before the first round.
@@ -8,7 +8,8 @@ call `warm_up` before the first round.
 
 from market.kernel.auction import clear
 from market.kernel.capacity import Capacity
+from market.kernel.grid import Grid
 from market.kernel.ladder import Ladder
 from market.kernel.warming import warm_up
 
-__all__ = ["Capacity", "Ladder", "clear", "warm_up"]
+__all__ = ["Capacity", "Grid", "Ladder", "clear", "warm_up"]

@@ -1,6 +1,6 @@
 """Asks with their free GPUs over time, and bids that take them: the arrays around `allocation`.
 
-How long a slot is, only the caller knows. Eligibility is bits: an ask has traits, a bid needs
+How long a slot is, only `grid` knows. Eligibility is bits: an ask has traits, a bid needs
 some; a threshold is a trait ("80 GiB or more"), an excluded provider, too ("not his"). Prices are
 integers per GPU and hour. The order of service is the caller's: `by_price` for lane A, `by_value`
 for lane B.
