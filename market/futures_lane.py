@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloud_gpu.protocol.calls import OpenFutures
-from cloud_gpu.protocol.effects import ReportFuture, ReportSeries, Transact
+from cloud_gpu.protocol.effects import ReportFuture, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import FutureSubmitted
-from cloud_gpu.protocol.future_reports import FutureReport, SeriesReport
+from cloud_gpu.protocol.future_reports import FutureReport
 from cloud_gpu.protocol.futures import FuturePair, Series
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount, instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.answers import FORGET_S
 from market.floor import Floor
-from market.futures_book import FutureOpening, RestingFuture, levels_of
+from market.futures_book import FutureOpening, RestingFuture
 from market.futures_clearing import FutureClearing, Pair, clear_futures
 from market.futures_door import beside_others, cash_too_low, check_future, margin_of
+from market.futures_listing import SeriesListing
 from market.leasing import BidStep, next_bid_state, unanswered
 from market.timers import Timers
 
@@ -37,7 +38,7 @@ class FuturesLane:
         self._floor, self._book = floor, floor.futures
         self._looks: Timers[Digest] = Timers(self._next_look)
         self._ends: Timers[Digest] = Timers(self._forget_at)
-        self._listed: dict[Series, SeriesReport] = {}
+        self.listing = SeriesListing(floor)
         self.ends: Instant | None = None
         """When the open batch ends; None: nothing to clear, no timer."""
         self.has_news = False
@@ -234,7 +235,7 @@ class FuturesLane:
                 self._post(series, clearing)
             for order in able:
                 self._explain(order, clearing, short)
-        self._list()
+        self.listing.tell_depth()
 
     def _clear(
         self, series: Series, orders: Sequence[RestingFuture], short: dict[Digest, Rejection]
@@ -309,29 +310,6 @@ class FuturesLane:
             report = FutureReport(order=now.id, state=now.state, rejection=why)
             self._put(replace(now, report=report))
 
-    def _list(self) -> None:
-        """Tell each series' depth where it changed; one without orders is told once more."""
-        floor, waiting = self._floor, self._book.waiting()
-        for series in sorted({*waiting, *self._listed}, key=_key_of):
-            orders = waiting.get(series, [])
-            report = SeriesReport(
-                series=series,
-                deadline=series.deadline(floor.rules.futures),
-                buys=levels_of(orders, is_buy=True),
-                sells=levels_of(orders, is_buy=False),
-                last=floor.ledger.futures.trades.get(series.key),
-            )
-            if self._listed.get(series) != report:
-                floor.out.append(ReportSeries(report=report))
-            if orders:
-                self._listed[series] = report
-            else:
-                self._listed.pop(series, None)
-
-    def restated(self) -> list[ReportSeries]:
-        """What is told of series with orders."""
-        return [ReportSeries(report=self._listed[s]) for s in sorted(self._listed, key=_key_of)]
-
     # Failures.
 
     def give_up(self, opening: FutureOpening, why: Rejection) -> None:
@@ -353,10 +331,6 @@ class FuturesLane:
             else:
                 order = replace(order, openings=order.openings + 1)
                 self.move(order, BidStep.RELEASE, rejection=why)
-
-
-def _key_of(series: Series) -> tuple[int, int, int]:
-    return series.key
 
 
 def _signed(pair: Pair) -> FuturePair:

@@ -99,6 +99,7 @@ class FutureOutcomes:
             )
         for account in (event.long, event.short):
             self._lane.void_spent(account)
+        self._lane.listing.tell_trades()
 
     def _skipped(self, call: OpenFutures, position: int, event: EntrySkipped) -> None:
         if position >= len(call.pairs):
@@ -121,6 +122,7 @@ class FutureOutcomes:
             is_void = self._floor.ledger.is_void(*order.nonce)
             if order.state is BidState.OPENED and not is_void:
                 self._lane.move(order, BidStep.UNDO)
+        self._lane.listing.tell_trades()
         live = self._floor.ledger.futures.contracts
         for number in sorted(self._told.keys() - live.keys()):
             gone = self._told[number].contract

@@ -57,6 +57,7 @@ from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address
 from market.futures_positions import FuturePositions
+from market.paid_leases import PaidLeases
 from market.rows import MachineRow, MarketRow
 from market.undo import UndoLog
 
@@ -86,6 +87,7 @@ class Ledger:
         self._voided: dict[tuple[Address, int], bool] = {}
         self._nonce_floor: dict[Address, int] = {}
         self.futures = FuturePositions(self._undo)
+        self.paid = PaidLeases(self._undo)
 
     # Questions.
 
@@ -128,6 +130,7 @@ class Ledger:
             ("nonce_floor", self._nonce_floor),
             ("barred", self.barred),
             *self.futures.tables(),
+            *self.paid.tables(),
         )
         for name, table in tables:
             shown = ([_shown(key), row] for key, row in table.items())
@@ -144,6 +147,7 @@ class Ledger:
         """Take one fact in. Machines, leases or accounts it never heard of are no error."""
         match event:
             case ChainAdvanced():
+                self.paid.forget(event.at)
                 self._undo.end_block(event.block, event.at)
             case ChainReorganised():
                 self._undo.rewind(event.block)
@@ -222,15 +226,21 @@ class Ledger:
                 self._earn(report, event.paid)
                 self._advance(report, LeaseStep.SETTLE, paid=event.paid)
             case LeaseStopped():
+                self.paid.stopped(event.lease, event.at)
                 self._change(event.lease.machine, status=MachineStatus.STOPPED)
                 self._pay(report.terms.buyer, report.terms.cap.value - event.ceiling.value)
                 terms = msgspec.structs.replace(report.terms, cap=event.ceiling)
                 self._advance(report, LeaseStep.STOP, terms=terms)
             case LeaseClosed():
+                self.paid.closed(report, event.paid, self._product_of(event.lease), event.at)
                 self._earn(report, event.paid, fee_free=event.reason is _BUYER_NO_SHOW)
                 self._pay(report.terms.buyer, report.terms.cap.value - event.paid.value)
                 self._change(event.lease.machine, status=MachineStatus.FREE)
                 self._undo.remove(self.leases, event.lease)
+
+    def _product_of(self, lease: LeaseKey) -> Product | None:
+        row = self.machines.get(lease.machine)
+        return self.products.get(row.product) if row is not None else None
 
     def _open(self, event: LeaseOpened) -> None:
         key = event.terms.key

@@ -35,6 +35,7 @@ from market.book import RestingAsk, RestingBid
 from market.floor import Floor
 from market.futures_lane import FuturesLane
 from market.futures_outcomes import FutureOutcomes
+from market.indexing import Indexing
 from market.intake import check_bid
 from market.leasing import BidStep, calls_of, unanswered
 from market.outcomes import Outcomes
@@ -77,6 +78,7 @@ class Matchmaker:
         self._futures = FuturesLane(self._floor)
         self._contracts = FutureOutcomes(self._floor, self._futures)
         self._outcomes = Outcomes(self._floor, self._contracts)
+        self._indexing = Indexing(self._floor)
         self._inbox = 0
 
     @property
@@ -114,6 +116,7 @@ class Matchmaker:
                 self._futures.admit(event)
             case _:
                 self._outcomes.apply(event)
+        self._indexing.advance()
         self._rounds.plan()
         self._futures.plan()
         return list(floor.out)
@@ -166,7 +169,8 @@ class Matchmaker:
         effects += [ReportBid(report=bid.report) for bid in floor.book.bids()]
         effects += [ReportFuture(report=each.report) for each in floor.futures.orders()]
         effects += self._contracts.restated()
-        effects += self._futures.restated()
+        effects += self._futures.listing.restated()
+        effects += self._indexing.restated()
         effects += [Transact(call=call) for call in calls_of(list(floor.openings.on_their_way()))]
         return effects + [Transact(call=call) for call in floor.futures.calls()]
 
@@ -180,6 +184,7 @@ class Matchmaker:
             floor.verifiers.rows(),
             [[name, rows] for name, rows in floor.ledger.rows()],
             [floor.futures.rows(), self._futures.ends, self._futures.has_news],
+            self._indexing.rows(),
             [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
         )
 

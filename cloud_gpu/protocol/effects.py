@@ -19,6 +19,7 @@ from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
@@ -191,6 +192,12 @@ class ReportSeries(_Effect, frozen=True, kw_only=True):
     report: SeriesReport
 
 
+class ReportIndex(_Effect, frozen=True, kw_only=True):
+    """The price index of a GPU class from now on."""
+
+    report: IndexPoint
+
+
 # The buyer's market and façade.
 
 
@@ -320,7 +327,14 @@ ProviderEffect: TypeAlias = (
 )
 FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries
 MarketEffect: TypeAlias = (
-    Transact | ReportBid | ListAsk | UnlistAsk | ListProduct | ReportLease | FutureReported
+    Transact
+    | ReportBid
+    | ListAsk
+    | UnlistAsk
+    | ListProduct
+    | ReportLease
+    | FutureReported
+    | ReportIndex
 )
 VerifierEffect: TypeAlias = (
     Transact | Connect | SendAudit | PublishVerifier | Replay | PublishRecord

@@ -127,6 +127,11 @@ def cost_up(price: Price, quantity: GpuSeconds) -> TokenAmount:
     return TokenAmount(-(-price.value * quantity.value // _SECONDS_PER_HOUR))
 
 
+def per_hour_down(amount: TokenAmount, quantity: GpuSeconds) -> TokenAmount:
+    """What a GPU-hour cost, where this was paid for a quantity: floor(amount * 3600 / quantity)."""
+    return TokenAmount(amount.value * _SECONDS_PER_HOUR // quantity.value)
+
+
 def share_down(amount: TokenAmount, share: BasisPoints) -> TokenAmount:
     """A fee: floor(amount * share / 10,000)."""
     return TokenAmount(amount.value * share.value // limits.BASIS_POINTS_ONE)

@@ -1,4 +1,4 @@
-"""The public tables of futures: written by the matchmaker's effects, read by the API alone."""
+"""The public tables of futures and prices: the matchmaker's effects in, the API's answers out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cloud_gpu.protocol.effects import (
     FutureReported,
     ReportContract,
     ReportFuture,
+    ReportIndex,
     ReportSeries,
 )
 from cloud_gpu.protocol.future_reports import (
@@ -21,9 +22,10 @@ from cloud_gpu.protocol.future_reports import (
     SeriesReport,
 )
 from cloud_gpu.protocol.futures import Series
+from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.values import Address, Digest
 from market.store.database import Database, octets, table_of, upsert
-from market.store.tables import FutureContractRow, FutureOrderRow, FutureSeriesRow
+from market.store.tables import FutureContractRow, FutureOrderRow, FutureSeriesRow, PriceIndexRow
 
 
 class SqlFutures:
@@ -73,6 +75,13 @@ class SqlFutures:
         )
         return self._contracts(wanted)
 
+    def index(self) -> Sequence[IndexPoint]:
+        """See `FuturesView`."""
+        table = table_of(PriceIndexRow)
+        with self._database.reading() as connection:
+            bodies = connection.scalars(select(table.c.report).order_by(table.c.gpu_class)).all()
+        return [from_json(body, IndexPoint) for body in bodies]
+
     def told(self) -> dict[tuple[str, str], bytes]:
         """The last report of each ("future", order) and each ("contract", number), as its bytes."""
         orders, contracts = table_of(FutureOrderRow).c, table_of(FutureContractRow).c
@@ -97,7 +106,7 @@ class SqlFutures:
         return [from_json(body, ContractReport) for body in bodies]
 
 
-def write_future(connection: Connection, effect: FutureReported) -> None:
+def write_future(connection: Connection, effect: FutureReported | ReportIndex) -> None:
     """Carry out one effect in the caller's transaction."""
     match effect:
         case ReportFuture(report=report):
@@ -115,6 +124,9 @@ def write_future(connection: Connection, effect: FutureReported) -> None:
                 deadline=report.deadline,
                 report=to_json(report),
             )
+        case ReportIndex(report=point):
+            table, key = table_of(PriceIndexRow), str(point.gpu_class)
+            upsert(connection, table, "gpu_class", key, report=to_json(point))
 
 
 def _write_contract(connection: Connection, report: ContractReport) -> None:

@@ -109,3 +109,11 @@ class FutureSeriesRow(SQLModel, table=True):
     product: int = Field(index=True)
     deadline: int = Field(index=True)
     report: bytes
+
+
+class PriceIndexRow(SQLModel, table=True):
+    """The newest point of a GPU class."""
+
+    __tablename__ = "price_index"
+    gpu_class: str = Field(primary_key=True)
+    report: bytes

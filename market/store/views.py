@@ -15,6 +15,7 @@ from cloud_gpu.protocol.effects import (
     ReportBid,
     ReportContract,
     ReportFuture,
+    ReportIndex,
     ReportLease,
     ReportSeries,
     UnlistAsk,
@@ -145,7 +146,7 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
             upsert(connection, table_of(ProductRow), "product", effect.product.id, body=body)
         case ReportLease():
             _write_lease(connection, effect.report)
-        case ReportFuture() | ReportContract() | ReportSeries():
+        case ReportFuture() | ReportContract() | ReportSeries() | ReportIndex():
             write_future(connection, effect)
         case _:
             raise AssertionError(f"{type(effect).__name__} is no effect on the public tables")

@@ -1,0 +1,57 @@
+"""What the market tells of series: depth at the end of a batch, last prices of the chain."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cloud_gpu.protocol.effects import ReportSeries
+from cloud_gpu.protocol.future_reports import SeriesReport
+from cloud_gpu.protocol.futures import Series
+from market.floor import Floor
+from market.futures_book import levels_of
+
+
+class SeriesListing:
+    """What was told last of each series, until it is over."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self._listed: dict[Series, SeriesReport] = {}
+
+    def tell_depth(self) -> None:
+        """A batch ended: each series' depth, where it changed."""
+        floor, waiting = self._floor, self._floor.futures.waiting()
+        for series in sorted({*waiting, *self._listed}, key=_key_of):
+            orders = waiting.get(series, [])
+            report = SeriesReport(
+                series=series,
+                deadline=series.deadline(floor.rules.futures),
+                buys=levels_of(orders, is_buy=True),
+                sells=levels_of(orders, is_buy=False),
+                last=floor.ledger.futures.trades.get(series.key),
+            )
+            self._tell(report)
+
+    def tell_trades(self) -> None:
+        """Last prices changed, beside the depth that was told before."""
+        trades = self._floor.ledger.futures.trades
+        for series in sorted(self._listed, key=_key_of):
+            last = trades.get(series.key)
+            self._tell(msgspec.structs.replace(self._listed[series], last=last))
+
+    def restated(self) -> list[ReportSeries]:
+        """Everything that was told, again."""
+        return [ReportSeries(report=self._listed[s]) for s in sorted(self._listed, key=_key_of)]
+
+    def _tell(self, report: SeriesReport) -> None:
+        if self._listed.get(report.series) != report:
+            self._floor.out.append(ReportSeries(report=report))
+        is_over = report.series.window_end < self._floor.at
+        if is_over and not (report.buys or report.sells):
+            self._listed.pop(report.series, None)
+        else:
+            self._listed[report.series] = report
+
+
+def _key_of(series: Series) -> tuple[int, int, int]:
+    return series.key
