@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
+from fastapi import FastAPI
 
 from cloud_gpu.protocol.adapters.clock import SystemClock
 from cloud_gpu.protocol.adapters.command_line import run_command_line
-from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
-from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
@@ -26,10 +27,11 @@ from market.adapters.following import follow
 from market.adapters.hearing import Hearing
 from market.adapters.performing import Performer, lane_of
 from market.adapters.sequencing import Sequencer
+from market.adapters.telling import tell
 from market.api.app import create_app
 from market.api.front import Front
 from market.api.metrics import Metrics
-from market.api.server import serve_http
+from market.api.workers import Following, run_workers
 from market.cli.app import app
 from market.cli.outside import BookPage, Outside
 from market.health import health_of
@@ -38,16 +40,26 @@ from market.receipts import receipt_signer
 from market.replaying import replay_lines
 from market.rules import MatchmakerEvent, RulesSet
 from market.settings import MarketSettings, parse_settings
+from market.standing import Standing
 from market.store.database import Database
 from market.store.futures import SqlFutures
 from market.store.inbox import SqlInbox
 from market.store.journal import SqlJournal
 from market.store.views import SqlBook
 
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings
+
 
 def main() -> None:
     """The console script."""
-    outside = Outside(load=load_settings, serve=serve_settings, replay=replay, book=show_book)
+    outside = Outside(
+        load=load_settings,
+        serve=serve_settings,
+        serve_api=serve_api,
+        replay=replay,
+        book=show_book,
+    )
     sys.exit(run_command_line(app, "cloud-gpu-market", outside, sys.argv[1:]))
 
 
@@ -62,7 +74,7 @@ def replay(database_url: str) -> Iterator[bytes]:
         told = SqlBook(database).told() | SqlFutures(database).told()
         journal = SqlJournal(database)
         if not journal.length:
-            raise SettingsInvalid(f"database: the journal at {database_url!r} is empty")
+            raise SettingsInvalid(f"database: the journal at {database.shown} is empty")
         yield from replay_lines(journal.replay, journal.head, told)
 
 
@@ -83,17 +95,59 @@ def serve_settings(settings: MarketSettings) -> int:
     return run_trio(partial(serve, settings))
 
 
+def serve_api(settings: MarketSettings, workers: int) -> int:
+    """Run API workers until told to stop; the exit code. Raises CloudGpuError before any starts."""
+    configure_logs(settings.log_level)
+    make = partial(worker_app, settings)
+    make().state.database.close()
+    return run_workers(make, settings.listen_api, workers, lambda url: _say_ready(http=url))
+
+
+def worker_app(settings: MarketSettings) -> FastAPI:
+    """One worker's app: the settings' key and database, no chain and no overlay."""
+    configure_logs(settings.log_level)
+    key = load_key(settings.keystore, settings.password_file)
+    deployment = read_deployment(settings.deployment)
+    rules = settings.rules(deployment, key.address)
+    database = Database.serving(settings.database_url, rules.owner)
+    view = SqlBook(database)
+    following = Following(view)
+    front = Front(
+        rules=rules,
+        deployment=deployment,
+        inbox=SqlInbox(database),
+        view=view,
+        clock=SystemClock(),
+        sign=receipt_signer(key, deployment.domain),
+        arrived=lambda: None,
+        standing=following.standing,
+        metrics=Metrics(),
+    )
+    made = create_app(front, following.running)
+    made.state.database = database
+    return made
+
+
 async def serve(settings: MarketSettings) -> None:
     """The daemon: what its journal says, then chain and overlay, then everything at once."""
+    from cloud_gpu.protocol.adapters.evm import EvmChain  # workers do without both
+    from cloud_gpu.protocol.adapters.gossip import open_overlay
+
     settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
     rules = settings.rules(deployment, key.address)
     async with AsyncExitStack() as stack:
         database = stack.enter_context(closing(Database(settings.database_url)))
+        database.claim()
         database.create(owner=rules.owner)
-        market, metrics, clock = Matchmaker(rules), Metrics(), SystemClock()
-        performer = Performer(SqlBook(database), metrics.performed)
+        market, metrics, clock, book = (
+            Matchmaker(rules),
+            Metrics(),
+            SystemClock(),
+            SqlBook(database),
+        )
+        performer = Performer(book, metrics.performed)
         runner = Runner[MatchmakerEvent, MarketEffect](
             market, performer, clock, name="market", lane=lane_of, journal=SqlJournal(database)
         )
@@ -106,25 +160,16 @@ async def serve(settings: MarketSettings) -> None:
         overlay = await stack.enter_async_context(open_overlay(_overlay(settings), key.secret))
         hearing = Hearing(overlay, market, runner.post, clock, metrics.heard)
         sequencer = Sequencer(SqlInbox(database), runner.post, market.status().inbox)
+        standing = partial(_standing, market, overlay, sequencer, runner, clock)
         front = Front(
             rules=rules,
             deployment=deployment,
             inbox=SqlInbox(database),
-            view=SqlBook(database),
+            view=book,
             clock=clock,
             sign=receipt_signer(key, deployment.domain),
             arrived=sequencer.wake,
-            fee=lambda: market.status().fee,
-            peer=overlay.peer_id,
-            addresses=lambda: overlay.addresses,
-            health=lambda: health_of(
-                market.status(),
-                rules=market.rules,
-                now=clock.now(),
-                peers=len(overlay.peers()),
-                inbox_read=sequencer.position,
-                events_waiting=runner.waiting,
-            ),
+            standing=standing,
             metrics=metrics,
         )
         runner.post(RulesSet(rules=rules))
@@ -136,12 +181,52 @@ async def serve(settings: MarketSettings) -> None:
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
         nursery.start_soon(performer.resend, before, market.restated, lambda: runner.waiting)
-        url = await nursery.start(serve_http, create_app(front), settings.listen_http)
-        ready = {"peer": overlay.peer_id, "addresses": list(overlay.addresses), "http": url}
-        print(json.dumps({"ready": True, **ready}), flush=True)  # noqa: T201 its word on stdout
+        await nursery.start(tell, book, standing)
+        url = await _serve_own(nursery, create_app(front), settings.listen_http)
+        _say_ready(peer=overlay.peer_id, addresses=list(overlay.addresses), http=url)
+
+
+async def _serve_own(nursery: trio.Nursery, made: FastAPI, listen: str) -> str:
+    """The URL of the daemon's own HTTP; empty: only workers serve."""
+    if not listen:
+        return ""
+    from market.api.server import serve_http  # hypercorn, which workers do without
+
+    url: str = await nursery.start(serve_http, made, listen)
+    return url
+
+
+def _standing(
+    market: Matchmaker,
+    overlay: Overlay,
+    sequencer: Sequencer,
+    runner: Runner[MatchmakerEvent, MarketEffect],
+    clock: SystemClock,
+) -> Standing:
+    status, now = market.status(), clock.now()
+    return Standing(
+        at=now,
+        fee=status.fee,
+        peer=overlay.peer_id,
+        addresses=tuple(overlay.addresses),
+        health=health_of(
+            status,
+            rules=market.rules,
+            now=now,
+            peers=len(overlay.peers()),
+            inbox_read=sequencer.position,
+            events_waiting=runner.waiting,
+        ),
+    )
+
+
+def _say_ready(**facts: object) -> None:
+    print(json.dumps({"ready": True, **facts}), flush=True)  # noqa: T201 its word on stdout
 
 
 def _overlay(settings: MarketSettings) -> OverlaySettings:
+    from cloud_gpu.protocol.adapters.gossip import OverlaySettings
+
     return OverlaySettings(
         topics=(ASKS_TOPIC, VERIFIERS_TOPIC),
         listen=settings.listen_overlay,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from cloud_gpu.protocol.effects import MarketEffect
@@ -13,21 +14,30 @@ from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellatio
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
+from market.standing import Standing
 
 SignReceipt = Callable[[Digest, Instant, int], SignedReceipt]
 """Of an order's id, when it was received, and its position in the inbox."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Where an order lies in the inbox. Its receipt follows from that, the same for ever."""
+
+    position: int
+    received_at: Instant
+    is_new: bool
+    """Kept by this call."""
+
+
 class Inbox(Protocol):
     """Verified orders, durable before they are acknowledged. All calls raise StorageFailed."""
 
-    def keep_bid(
-        self, order: SignedBid, received_at: Instant, sign: SignReceipt
-    ) -> tuple[SignedReceipt, bool]:
-        """The receipt, and whether the bid is new. The same bid has the same receipt for ever."""
+    def keep_bids(self, orders: Sequence[SignedBid], received_at: Instant) -> Sequence[Kept]:
+        """The place of each, in one commit. The same bid has the same place for ever."""
 
-    def receipt(self, bid: Digest) -> SignedReceipt | None:
-        """The receipt of a bid that was kept."""
+    def kept(self, bid: Digest) -> Kept | None:
+        """The place of a bid that was kept."""
 
     def keep_cancellation(self, cancellation: SignedCancellation, received_at: Instant) -> int:
         """Its position."""
@@ -51,6 +61,9 @@ class BookView(Protocol):
     def products(self) -> Sequence[Product]:
         """What can be traded, by number."""
 
+    def standing(self) -> Standing | None:
+        """What the matchmaker said of itself last; None: it never ran here."""
+
     def leases(
         self,
         *,
@@ -68,6 +81,9 @@ class BookWriter(Protocol):
 
     def clear_asks(self) -> None:
         """Forget the list: what is on offer is stated again."""
+
+    def stand(self, standing: Standing) -> None:
+        """Say how the market stands, in place of what was said before."""
 
     def write(self, effects: Sequence[MarketEffect]) -> None:
         """Carry out effects in one transaction, in order. Chain calls are none of its business."""

@@ -43,7 +43,10 @@ class MarketSettings:
     market_id: Whole
     """The market's row in LeaseBook; 0: no market, no fee."""
     listen_http: Text = "127.0.0.1:8805"
-    """Host and port; port 0: any free one. Put a proxy with TLS before it."""
+    """Host and port; port 0: any free one. Put a proxy with TLS before it. Empty: API workers
+    alone serve."""
+    listen_api: Text = "127.0.0.1:8806"
+    """Of the API workers, `cloud-gpu-market api`."""
     listen_overlay: Text = "/ip4/0.0.0.0/tcp/0"
     bootstrap: Texts = ()
     database: Text = ""
@@ -68,9 +71,9 @@ class MarketSettings:
 
     def __post_init__(self) -> None:
         check_log_level(self.log_level)
-        host, colon, port = self.listen_http.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65_536):
-            raise ValueError(f'listen_http is "host:port", found {self.listen_http!r}')
+        if self.listen_http:
+            _check_address("listen_http", self.listen_http)
+        _check_address("listen_api", self.listen_api)
 
     @property
     def database_url(self) -> str:
@@ -99,6 +102,12 @@ class MarketSettings:
             )
         except ValueError as error:
             raise SettingsInvalid(str(error)) from error
+
+
+def _check_address(name: str, found: str) -> None:
+    host, colon, port = found.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise ValueError(f'{name} is "host:port", found {found!r}')
 
 
 def parse_settings(text: str, environment: Mapping[str, str]) -> MarketSettings:

@@ -1,5 +1,5 @@
 """What holds for every test: trio, no network but loopback, pinned Hypothesis profiles, and no
-silent skip. A test that needs Docker or a GPU says so with a marker.
+silent skip. A test that needs Docker, PostgreSQL or a GPU says so with a marker.
 """
 
 import ipaddress
@@ -12,7 +12,11 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.support.anvil"]
+pytest_plugins = [
+    "tests.support.anvil",
+    "tests.support.databases",
+    "tests.support.market_api",
+]
 
 IN_CI = os.environ.get("CLOUD_GPU_CI") == "1"
 
@@ -91,6 +95,12 @@ def _missing_engine() -> str | None:
     return None if asked.returncode == 0 else asked.stderr.strip() or "no Docker engine answers"
 
 
+def _missing_postgres() -> str | None:
+    from tests.support import databases  # a plugin: pytest must be the first to import it
+
+    return databases.missing()
+
+
 @cache
 def _missing_gpu() -> str | None:
     if shutil.which("nvidia-smi") is None:
@@ -109,6 +119,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if IN_CI:
             pytest.fail(f"CI must have a Docker engine: {reason}", pytrace=False)
         pytest.skip(f"NOT TESTED, no Docker engine: {reason}")
+    if item.get_closest_marker("postgres") and (reason := _missing_postgres()):
+        if IN_CI:
+            pytest.fail(f"CI must have a PostgreSQL: {reason}", pytrace=False)
+        pytest.skip(f"NOT TESTED, no PostgreSQL: {reason}")
     if item.get_closest_marker("gpu") and (reason := _missing_gpu()):
         pytest.skip(f"NOT TESTED, no GPU: {reason}")
 

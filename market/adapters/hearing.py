@@ -7,13 +7,12 @@ neither the journal nor the matchmaker grows with what peers repeat.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
 from cloud_gpu.protocol.codec import from_builtins, from_json, to_json
 from cloud_gpu.protocol.errors import (
@@ -26,6 +25,9 @@ from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.topics import ASKS_PROTOCOL, ASKS_TOPIC, VERIFIERS_TOPIC
 from market.matchmaker import Matchmaker
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 _LIST = b"list"
 _LIST_TIMEOUT_S = 10.0

@@ -10,8 +10,8 @@ from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn
 from market.ports import Inbox
 
 _AT_ONCE = 200
-_LOOK_S = 0.25
-"""How soon an order is found that another process took in."""
+_LOOK_S, _LOOK_S_MAX = 0.02, 0.25
+"""How soon an order is found that another process took in: the later, the longer none came."""
 
 
 class Sequencer:
@@ -30,12 +30,14 @@ class Sequencer:
 
     async def run(self) -> None:
         """Post what lies in the inbox, for ever."""
+        wait_s = _LOOK_S
         while True:
             self._arrived = trio.Event()
             found = await trio.to_thread.run_sync(self._inbox.after, self.position, _AT_ONCE)
             for event in found:
                 self._post(event)
                 self.position = event.inbox
+            wait_s = _LOOK_S if found else min(2 * wait_s, _LOOK_S_MAX)
             if len(found) < _AT_ONCE:
-                with trio.move_on_after(_LOOK_S):
+                with trio.move_on_after(wait_s):
                     await self._arrived.wait()

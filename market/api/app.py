@@ -9,10 +9,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
 from cloud_gpu.protocol.errors import StorageFailed
-from market.api.bodies import BoundedBodies
+from market.api.bodies import BULK_BYTES_MAX, BoundedBodies
 from market.api.errors import (
     Refused,
     malformed,
@@ -23,23 +23,29 @@ from market.api.errors import (
 )
 from market.api.front import Front
 from market.api.metrics import Metrics
-from market.api.routes import bids, leases, market, service
+from market.api.routes import bids, bulk, leases, market, service
 from market.api.schemas import COMPONENTS
 
 API_VERSION = "1"
 
 
-def create_app(front: Front) -> FastAPI:
-    """One app over one front."""
-    app = FastAPI(title="cloud-gpu market", version=API_VERSION, docs_url=None, redoc_url=None)
+def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    """One app over one front; `lifespan` surrounds its serving."""
+    app = FastAPI(
+        title="cloud-gpu market",
+        version=API_VERSION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
     app.state.front = front
-    for each in (market, bids, leases, service):
+    for each in (market, bids, bulk, leases, service):
         app.include_router(each.router)
     app.add_exception_handler(Refused, on_refused)
     app.add_exception_handler(StorageFailed, on_storage_failed)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_middleware(BoundedBodies)
+    app.add_middleware(BoundedBodies, longer={bulk.PATH: BULK_BYTES_MAX})
     app.add_middleware(_Counted, metrics=front.metrics)
     plain = app.openapi
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import msgspec
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.values import FixedBytes
-from market.api.errors import malformed, problem, status_of
+from market.api.errors import Refused, malformed, problem, status_of
 
 BODY_BYTES_MAX = 65_536
 """A bid with the longest terms is a sixth of it."""
+
+BULK_BYTES_MAX = 2**21
+"""Of a list of orders."""
 
 ValueT = TypeVar("ValueT")
 FixedT = TypeVar("FixedT", bound=FixedBytes)
@@ -27,17 +31,19 @@ class _TooLarge(Exception):
 class BoundedBodies:
     """ASGI middleware: answers 413 as soon as a body is known to be too large."""
 
-    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX) -> None:
-        self._app, self._bytes_max = app, bytes_max
+    def __init__(self, app: ASGIApp, longer: Mapping[str, int]) -> None:
+        """`longer` says how many bytes a path may take, where that is not BODY_BYTES_MAX."""
+        self._app, self._longer = app, longer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        bytes_max = self._longer.get(scope["path"], BODY_BYTES_MAX)
         stated = dict(scope["headers"]).get(b"content-length", b"0")
-        if not stated.isdigit() or int(stated) > self._bytes_max:
-            await self._refuse(scope, receive, send)
+        if not stated.isdigit() or int(stated) > bytes_max:
+            await _refuse(bytes_max, scope, receive, send)
             return
         taken = 0
 
@@ -45,32 +51,57 @@ class BoundedBodies:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > self._bytes_max:
+            if taken > bytes_max:
                 raise _TooLarge
             return message
 
         try:
             await self._app(scope, bounded, send)
         except _TooLarge:
-            await self._refuse(scope, receive, send)
+            await _refuse(bytes_max, scope, receive, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        rejection = Rejection(
-            reason=RejectReason.TOO_LARGE,
-            field="body",
-            found=f"more than {self._bytes_max} bytes",
-            needed=f"at most {self._bytes_max} bytes",
-            next="Send one order a request, with shorter terms.",
-        )
-        await problem(rejection, status_of(rejection.reason))(scope, receive, send)
+
+async def _refuse(bytes_max: int, scope: Scope, receive: Receive, send: Send) -> None:
+    rejection = Rejection(
+        reason=RejectReason.TOO_LARGE,
+        field="body",
+        found=f"more than {bytes_max} bytes",
+        needed=f"at most {bytes_max} bytes",
+        next="Send fewer orders in a request, or shorter terms.",
+    )
+    await problem(rejection, status_of(rejection.reason))(scope, receive, send)
 
 
 async def read_body(request: Request, kind: type[ValueT]) -> ValueT:
     """The body as a protocol value. Refuses MALFORMED, naming the field; unknown fields too."""
+    return parsed(await request.body(), kind, "body")
+
+
+async def read_list(request: Request, count_max: int) -> list[bytes]:
+    """The members of the body's list, each still JSON. Refuses MALFORMED, TOO_LARGE."""
     try:
-        return from_json(await request.body(), kind)
+        found = msgspec.json.decode(await request.body(), type=list[msgspec.Raw])
+    except (ValueError, RecursionError) as error:
+        raise malformed("body", str(error), "a JSON list") from error
+    if len(found) <= count_max:
+        return [bytes(each) for each in found]
+    raise Refused(
+        Rejection(
+            reason=RejectReason.TOO_LARGE,
+            field="body",
+            found=f"a list of {len(found)}",
+            needed=f"at most {count_max}",
+            next="Send the rest in another request.",
+        )
+    )
+
+
+def parsed(body: bytes, kind: type[ValueT], field: str) -> ValueT:
+    """JSON as a protocol value. Refuses MALFORMED."""
+    try:
+        return from_json(body, kind)
     except ValueError as error:
-        raise malformed("body", str(error), f"the JSON of a {kind.__name__}") from error
+        raise malformed(field, str(error), f"the JSON of a {kind.__name__}") from error
 
 
 def read_id(field: str, text: str, parse: Callable[[str], FixedT]) -> FixedT:

@@ -73,9 +73,9 @@ def status_of(reason: RejectReason) -> int:
     return STATUS.get(reason, _RULE_BROKEN)
 
 
-def problem(rejection: Rejection, status: int) -> Response:
-    """The answer that says so."""
-    body = Problem(
+def problem_of(rejection: Rejection, status: int) -> Problem:
+    """A rejection in HTTP's words."""
+    return Problem(
         type=f"urn:cloud-gpu:reject:{rejection.reason}",
         title=rejection.reason.replace("-", " "),
         status=status,
@@ -86,7 +86,11 @@ def problem(rejection: Rejection, status: int) -> Response:
         needed=rejection.needed,
         next=rejection.next,
     )
-    return Response(to_json(body), status, media_type=PROBLEM_TYPE)
+
+
+def problem(rejection: Rejection, status: int) -> Response:
+    """The answer that says so."""
+    return Response(to_json(problem_of(rejection, status)), status, media_type=PROBLEM_TYPE)
 
 
 def malformed(field: str, found: str, needed: str) -> Refused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -12,13 +12,18 @@ from anyio import to_thread
 from fastapi import Request
 
 from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.units import BasisPoints
 from market.api.metrics import Metrics
+from market.api.taking import Taking
 from market.health import Health
-from market.ports import BookView, Inbox, SignReceipt
+from market.intake import check_bid
+from market.ports import BookView, Inbox, Kept, SignReceipt
 from market.rules import MarketRules
+from market.standing import Standing, health_at
 
 _THREADS = 8
 
@@ -38,13 +43,33 @@ class Front:
     sign: SignReceipt
     arrived: Callable[[], None]
     """Something new lies in the inbox."""
-    fee: Callable[[], BasisPoints]
-    peer: str
-    addresses: Callable[[], tuple[str, ...]]
-    health: Callable[[], Health]
+    standing: Callable[[], Standing]
+    """The newest."""
     metrics: Metrics
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_THREADS))
+    _taking: Taking = field(init=False)
     _products: dict[int, Product] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_taking", Taking(self._keep))
+        self.metrics.watch(self.health)
+
+    def health(self) -> Health:
+        """Now."""
+        return health_at(self.standing(), self.clock.now())
+
+    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
+        """Keep verified orders; returns once they are durable. Raises StorageFailed."""
+        found = await self._taking.take(orders)
+        self.arrived()
+        return found
+
+    async def _keep(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
+        return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
+
+    def receipt(self, order: SignedBid, kept: Kept) -> SignedReceipt:
+        """The market's word that it has the order: equal for equal places."""
+        return self.sign(order.bid.payload.id, kept.received_at, kept.position)
 
     async def in_thread(
         self, work: Callable[ParamsT, ResultT], *args: ParamsT.args, **kwargs: ParamsT.kwargs
@@ -52,12 +77,32 @@ class Front:
         """Run blocking work beside the event loop."""
         return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._threads)
 
-    async def products(self, wanted: int) -> dict[int, Product]:
-        """The products; read again only for one that was never seen, since rows never change."""
+    async def know_product(self, wanted: int) -> None:
+        """Have it at hand for `judge`; read once, since rows never change."""
         if wanted not in self._products:
-            rows = await self.in_thread(self.view.products)
-            self._products.update({product.id: product for product in rows})
-        return self._products
+            await self.in_thread(self.read_products, wanted)
+
+    def read_products(self, wanted: int) -> None:
+        """As `know_product`; blocks."""
+        if wanted not in self._products:
+            self._products.update({product.id: product for product in self.view.products()})
+
+    def judge(self, order: SignedBid) -> Rejection | None:
+        """Why the market does not take a bid now, if its product is known here."""
+        found = check_bid(
+            order,
+            rules=self.rules,
+            products=self._products,
+            fee=self.standing().fee,
+            at=self.clock.now() // 1000,
+        )
+        return found if isinstance(found, Rejection) else None
+
+    def kept_before(self, order: SignedBid, refused: Rejection) -> Kept | None:
+        """Its place, if it was taken in time and is handed in again after its start-by; blocks."""
+        if refused.reason is not RejectReason.EXPIRED:
+            return None
+        return self.inbox.kept(order.bid.payload.id)
 
 
 def front_of(request: Request) -> Front:

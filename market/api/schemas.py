@@ -33,6 +33,14 @@ class MarketFacts(Value, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
 
 
+class Placed(Value, frozen=True, kw_only=True):
+    """What became of one bid of many: a receipt or a problem, and the status of it alone."""
+
+    status: int
+    receipt: SignedReceipt | None = None
+    problem: Problem | None = None
+
+
 _TYPES: Final[tuple[Any, ...]] = (
     SignedBid,
     SignedReceipt,
@@ -44,6 +52,7 @@ _TYPES: Final[tuple[Any, ...]] = (
     MarketFacts,
     Health,
     Problem,
+    Placed,
 )
 _describer = Describer()
 _REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}
@@ -62,9 +71,12 @@ def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | s
     }
 
 
-def takes(kind: Any) -> dict[str, Any]:
-    """A route's `openapi_extra`: the body it reads."""
-    content = {"application/json": {"schema": _REFERENCES[kind]}}
+def takes(kind: Any, *, many_max: int = 0) -> dict[str, Any]:
+    """A route's `openapi_extra`: the body it reads, or a list of so many."""
+    schema = _REFERENCES[kind]
+    if many_max:
+        schema = {"type": "array", "items": schema, "maxItems": many_max}
+    content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from typing import TYPE_CHECKING, Any, cast
 
 import hypercorn.trio
@@ -11,7 +10,7 @@ import trio
 from fastapi import FastAPI
 from hypercorn.config import Config
 
-from cloud_gpu.protocol.errors import SettingsInvalid
+from market.api.listening import require_free
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus  # its stubs, which libp2p brings, shadow trio's own types
@@ -26,7 +25,7 @@ async def serve_http(
 
     Raises SettingsInvalid when the address is taken or not ours.
     """
-    _require_free(listen)
+    require_free("listen_http", listen)
     config = Config()
     config.bind = [listen]
     config.graceful_timeout = _GRACE_S
@@ -42,17 +41,3 @@ async def serve_http(
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(serving)
         task_status.started(bound[0])
-
-
-def _require_free(listen: str) -> None:
-    host, _, port = listen.rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host.strip("[]"), int(port)))
-    except OSError as error:
-        raise SettingsInvalid(
-            f"listen_http: cannot listen on {listen} ({error.strerror or error})."
-            " Name another port, or 0 for any"
-        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from market.cli.api import api
 from market.cli.book import book
 from market.cli.replay import replay
 from market.cli.run import run as run_command
@@ -25,5 +26,6 @@ def _before() -> None:
 
 
 app.command("run")(run_command)
+app.command("api")(api)
 app.command("replay")(replay)
 app.command("book")(book)

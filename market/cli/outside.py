@@ -27,6 +27,8 @@ class Outside:
     """Reads the settings file and the environment."""
     serve: Callable[[MarketSettings], int]
     """Runs the daemon until it is told to stop; its exit code."""
+    serve_api: Callable[[MarketSettings, int], int]
+    """Runs so many API processes until it is told to stop; its exit code."""
     replay: Callable[[str], Iterator[bytes]]
     """Lines of a journal's matches, by the database's URL."""
     book: Callable[[str, int], BookPage]

@@ -7,18 +7,18 @@ last one it handled, however many processes write here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
-from market.ports import SignReceipt
-from market.store.database import SCHEMA_FACT, Database, table_of
-from market.store.tables import InboxRow, StoreFact
+from market.ports import Kept
+from market.store.database import Database, table_of
+from market.store.tables import InboxRow
 
 _CANCEL = "cancel:"
 
@@ -30,47 +30,40 @@ class SqlInbox:
         self._database = database
         self._table = table_of(InboxRow)
 
-    def keep_bid(
-        self, order: SignedBid, received_at: Instant, sign: SignReceipt
-    ) -> tuple[SignedReceipt, bool]:
+    def keep_bids(self, orders: Sequence[SignedBid], received_at: Instant) -> Sequence[Kept]:
         """See `Inbox`."""
-        bid = order.bid.payload.id
-        with self._database.transaction() as connection:
-            position = self._next_position(connection)
-            wanted = select(self._table.c.receipt).where(self._table.c.key == str(bid))
-            known: bytes | None = connection.scalar(wanted)
-            if known is not None:
-                return from_json(known, SignedReceipt), False
-            receipt = sign(bid, received_at, position)
-            connection.execute(
-                self._table.insert().values(
-                    position=position,
-                    key=str(bid),
-                    body=to_json(order),
-                    receipt=to_json(receipt),
-                    received_at=received_at,
-                )
-            )
-        return receipt, True
+        rows = [(str(order.bid.payload.id), to_json(order)) for order in orders]
+        return self._keep(rows, received_at)
 
     def keep_cancellation(self, cancellation: SignedCancellation, received_at: Instant) -> int:
         """See `Inbox`."""
-        key = f"{_CANCEL}{cancellation.body.bid}"
-        with self._database.transaction() as connection:
-            position = self._next_position(connection)
-            wanted = select(self._table.c.position).where(self._table.c.key == key)
-            known: int | None = connection.scalar(wanted)
-            if known is not None:
-                return known
-            connection.execute(
-                self._table.insert().values(
-                    position=position,
-                    key=key,
-                    body=to_json(cancellation),
-                    received_at=received_at,
-                )
-            )
-        return position
+        row = f"{_CANCEL}{cancellation.body.bid}", to_json(cancellation)
+        return self._keep([row], received_at)[0].position
+
+    def _keep(self, rows: Sequence[tuple[str, bytes]], received_at: Instant) -> list[Kept]:
+        """One commit for all; a key that is there already keeps its place."""
+        with self._database.in_turn() as connection:
+            known = self._kept(connection, [key for key, _ in rows])
+            position: int = connection.scalar(select(func.max(self._table.c.position))) or 0
+            new: list[dict[str, Any]] = []
+            found: list[Kept] = []
+            for key, body in rows:
+                if key not in known:
+                    position += 1
+                    place = {"position": position, "received_at": received_at}
+                    new.append({"key": key, "body": body, **place})
+                    found.append(Kept(**place, is_new=True))
+                    known[key] = Kept(**place, is_new=False)
+                else:
+                    found.append(known[key])
+            if new:
+                connection.execute(self._table.insert(), new)
+        return found
+
+    def kept(self, bid: Digest) -> Kept | None:
+        """See `Inbox`."""
+        with self._database.reading() as connection:
+            return self._kept(connection, [str(bid)]).get(str(bid))
 
     def bid(self, bid: Digest) -> SignedBid | None:
         """See `Inbox`."""
@@ -78,13 +71,6 @@ class SqlInbox:
             wanted = select(self._table.c.body).where(self._table.c.key == str(bid))
             body: bytes | None = connection.scalar(wanted)
         return from_json(body, SignedBid) if body is not None else None
-
-    def receipt(self, bid: Digest) -> SignedReceipt | None:
-        """See `Inbox`."""
-        with self._database.reading() as connection:
-            wanted = select(self._table.c.receipt).where(self._table.c.key == str(bid))
-            body: bytes | None = connection.scalar(wanted)
-        return from_json(body, SignedReceipt) if body is not None else None
 
     def after(self, position: int, count_max: int) -> Sequence[BidSubmitted | BidWithdrawn]:
         """See `Inbox`."""
@@ -98,14 +84,15 @@ class SqlInbox:
             rows = connection.execute(wanted).all()
         return [_event(*row) for row in rows]
 
-    def _next_position(self, connection: Connection) -> int:
-        # One writer at a time, on PostgreSQL by this row's lock: a reader never meets a gap.
-        facts = table_of(StoreFact)
-        connection.execute(
-            select(facts.c.name).where(facts.c.name == SCHEMA_FACT).with_for_update()
-        )
-        newest: int | None = connection.scalar(select(func.max(self._table.c.position)))
-        return (newest or 0) + 1
+    def _kept(self, connection: Connection, keys: Sequence[str]) -> dict[str, Kept]:
+        columns = self._table.c
+        wanted = select(columns.key, columns.position, columns.received_at)
+        return {
+            key: Kept(position=position, received_at=received_at, is_new=False)
+            for key, position, received_at in connection.execute(
+                wanted.where(columns.key.in_(keys))
+            )
+        }
 
 
 def _event(position: int, key: str, body: bytes) -> BidSubmitted | BidWithdrawn:

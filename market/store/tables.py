@@ -1,14 +1,22 @@
-"""The tables. Protocol values lie in them as their canonical JSON; columns are for finding them."""
+"""The tables. Protocol values lie in them as their canonical JSON; columns are for finding them.
+
+They are made and changed by `migrations` alone; a test holds the two equal.
+"""
 
 from __future__ import annotations
 
+from sqlalchemy import BigInteger, Integer
 from sqlmodel import Field, SQLModel
 
-SCHEMA_VERSION = 1
+_WORD = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits; SQLite's own name for that is INTEGER, and only so a key of it is the row's number."""
+
+_OURS = {"autoincrement": False}
+"""A number that no database may choose."""
 
 
 class StoreFact(SQLModel, table=True):
-    """What this store is: schema version, whose journal it holds."""
+    """What this store is: whose journal it holds, what its market last said of itself."""
 
     __tablename__ = "store_fact"
     name: str = Field(primary_key=True)
@@ -19,20 +27,19 @@ class InboxRow(SQLModel, table=True):
     """One verified order or cancellation, in the order of acceptance."""
 
     __tablename__ = "inbox"
-    position: int = Field(primary_key=True)
+    position: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
     key: str = Field(unique=True)
     """The bid's id; "cancel:" before it for a cancellation."""
     body: bytes
-    receipt: bytes | None = None
-    received_at: int
+    received_at: int = Field(sa_type=_WORD)
 
 
 class JournalRow(SQLModel, table=True):
     """One event that the matchmaker handled, chained to all before it."""
 
     __tablename__ = "journal"
-    position: int = Field(primary_key=True)
-    at: int
+    position: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    at: int = Field(sa_type=_WORD)
     """The party's clock when it handled the event, Unix milliseconds."""
     event: bytes
     head: bytes
@@ -54,8 +61,8 @@ class AskRow(SQLModel, table=True):
     __tablename__ = "ask"
     ask: str = Field(primary_key=True)
     gpu_class: str = Field(index=True)
-    price: int = Field(index=True)
-    start_by: int
+    price: int = Field(index=True, sa_type=_WORD)
+    start_by: int = Field(sa_type=_WORD)
     advert: bytes
 
 
@@ -63,7 +70,7 @@ class ProductRow(SQLModel, table=True):
     """One product."""
 
     __tablename__ = "product"
-    product: int = Field(primary_key=True)
+    product: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
     body: bytes
 
 
@@ -76,7 +83,7 @@ class LeaseRow(SQLModel, table=True):
     provider: str = Field(index=True)
     bid: str = Field(index=True)
     state: str
-    opened_at: int = Field(index=True)
+    opened_at: int = Field(index=True, sa_type=_WORD)
     report: bytes
 
 
@@ -92,12 +99,12 @@ class FutureContractRow(SQLModel, table=True):
     """One contract of futures, live or over."""
 
     __tablename__ = "future_contract"
-    contract: int = Field(primary_key=True)
+    contract: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
     series: str = Field(index=True)
     long: str = Field(index=True)
     short: str = Field(index=True)
     state: str
-    opened_at: int
+    opened_at: int = Field(sa_type=_WORD)
     report: bytes
 
 
@@ -106,8 +113,8 @@ class FutureSeriesRow(SQLModel, table=True):
 
     __tablename__ = "future_series"
     series: str = Field(primary_key=True)
-    product: int = Field(index=True)
-    deadline: int = Field(index=True)
+    product: int = Field(index=True, sa_type=_WORD)
+    deadline: int = Field(index=True, sa_type=_WORD)
     report: bytes
 
 

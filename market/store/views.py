@@ -25,11 +25,13 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address, Digest
+from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
-from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow
+from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow, StoreFact
 
 _ROWS_READ_MAX = 10_000
+_STANDING = "standing"
 
 
 class SqlBook:
@@ -81,6 +83,14 @@ class SqlBook:
             bodies = connection.scalars(select(table.c.body).order_by(table.c.product)).all()
         return [from_json(body, Product) for body in bodies]
 
+    def standing(self) -> Standing | None:
+        """See `BookView`."""
+        table = table_of(StoreFact)
+        wanted = select(table.c.text).where(table.c.name == _STANDING)
+        with self._database.reading() as connection:
+            found: str | None = connection.scalar(wanted)
+        return from_json(found, Standing) if found is not None else None
+
     def leases(
         self,
         *,
@@ -124,6 +134,12 @@ class SqlBook:
         """See `BookWriter`."""
         with self._database.transaction() as connection:
             connection.execute(delete(table_of(AskRow)))
+
+    def stand(self, standing: Standing) -> None:
+        """See `BookWriter`."""
+        text = to_json(standing).decode()
+        with self._database.transaction() as connection:
+            upsert(connection, table_of(StoreFact), "name", _STANDING, text=text)
 
     def write(self, effects: Sequence[MarketEffect]) -> None:
         """See `BookWriter`."""

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-
 import httpx
+import msgspec
 import pytest
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.deployment import Deployment
-from cloud_gpu.protocol.effects import ListAsk, ListProduct, ReportBid, ReportLease
+from cloud_gpu.protocol.effects import ListAsk, ReportBid, ReportLease
 from cloud_gpu.protocol.errors import Rejection, RejectReason, StorageFailed
 from cloud_gpu.protocol.identity import NoDelegates
-from cloud_gpu.protocol.lease import LeaseReport, LeaseState, Windows
+from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, BidState, SignedReceipt
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.signing import state, verify_statement
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.app import create_app
 from market.api.bodies import BODY_BYTES_MAX
-from market.api.errors import PROBLEM_TYPE, Problem, status_of
-from market.api.front import Front
-from market.api.metrics import Metrics
-from market.health import Health, health_of
-from market.ledger import Ledger
-from market.receipts import receipt_signer
-from market.store.database import Database
+from market.api.errors import status_of
+from market.health import health_of
+from market.standing import SILENCE_MS_MAX
 from market.store.inbox import SqlInbox
-from market.store.views import SqlBook
+from tests.support.market_api import DEPLOYMENT, Api, Endless
 from tests.unit.market.builders import (
     DOMAIN,
-    FEE,
     MARKET_KEY,
     NOW,
     NOW_S,
@@ -45,97 +35,7 @@ from tests.unit.market.builders import (
     opened,
     order,
     price,
-    product,
 )
-
-DEPLOYMENT = Deployment(
-    chain_id=DOMAIN.chain_id,
-    lease_book=DOMAIN.verifying_contract,
-    token=Address(b"\x0c" * 20),
-    first_block=0,
-    windows=Windows(start=10, claim=15, retire=30),
-    bond_unit=RULES.bond_unit,
-)
-
-
-@dataclass
-class StoppedClock:
-    at: int = NOW
-
-    def now(self) -> int:
-        return self.at
-
-
-@dataclass
-class Api:
-    """A client of an app, and what stands behind the app."""
-
-    client: httpx.AsyncClient
-    view: SqlBook
-    inbox: SqlInbox
-    clock: StoppedClock
-    arrivals: list[int] = field(default_factory=list)
-    health: Health | None = None
-
-    async def place(self, signed: SignedBid) -> httpx.Response:
-        return await self.client.post("/v1/bids", content=to_json(signed))
-
-    async def problem(self, answer: httpx.Response) -> Problem:
-        assert answer.headers["content-type"] == PROBLEM_TYPE
-        found = from_json(answer.content, Problem)
-        assert found.status == answer.status_code
-        return found
-
-
-class Endless(httpx.AsyncByteStream):
-    """A body that never ends and does not say so."""
-
-    def __aiter__(self) -> Endless:
-        return self
-
-    async def __anext__(self) -> bytes:
-        return b"x" * 1_024
-
-
-def healthy() -> Health:
-    status = Desk().market.status()
-    return health_of(status, rules=RULES, now=NOW, peers=1, inbox_read=0, events_waiting=0)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    found = Database(f"sqlite:///{tmp_path / 'market.sqlite3'}")
-    found.create(RULES.owner)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def api(database: Database) -> AsyncIterator[Api]:
-    view, inbox, clock, metrics = SqlBook(database), SqlInbox(database), StoppedClock(), Metrics()
-    ledger = Ledger(RULES.bond_unit)
-    ledger.apply(product())
-    view.write([ListProduct(product=ledger.products[1])])
-    found = Api(httpx.AsyncClient(), view, inbox, clock)
-    front = Front(
-        rules=RULES,
-        deployment=DEPLOYMENT,
-        inbox=inbox,
-        view=view,
-        clock=clock,
-        sign=receipt_signer(MARKET_KEY, DOMAIN),
-        arrived=lambda: found.arrivals.append(1),
-        fee=lambda: FEE,
-        peer="peer-market",
-        addresses=lambda: ("/ip4/127.0.0.1/tcp/1/p2p/peer-market",),
-        health=lambda: found.health or healthy(),
-        metrics=metrics,
-    )
-    metrics.watch(front.health)
-    transport = httpx.ASGITransport(create_app(front), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://market") as client:
-        found.client = client
-        yield found
 
 
 async def test_a_bid_gets_a_signed_receipt_and_the_same_one_again(api: Api) -> None:
@@ -307,12 +207,21 @@ async def test_health_is_503_with_the_problems_in_words(api: Api) -> None:
     assert (await api.client.get("/healthz")).status_code == 200
     status = Desk().market.status()
     late = NOW + RULES.silence_ms + 2_000
-    api.health = health_of(
-        status, rules=RULES, now=late, peers=0, inbox_read=5_000, events_waiting=0
-    )
+    unwell = health_of(status, rules=RULES, now=late, peers=0, inbox_read=5_000, events_waiting=0)
+    api.standing = msgspec.structs.replace(api.standing, health=unwell)
     answer = await api.client.get("/healthz")
     assert answer.status_code == 503
     assert [text.split(":")[0] for text in answer.json()["problems"]] == ["chain", "matchmaker"]
+
+
+async def test_health_is_503_when_the_matchmaker_was_silent_for_too_long(api: Api) -> None:
+    api.clock.at = NOW + SILENCE_MS_MAX
+    assert (await api.client.get("/healthz")).status_code == 200
+    api.clock.at += 1_000
+    answer = await api.client.get("/healthz")
+    assert answer.status_code == 503
+    (problem,) = answer.json()["problems"]
+    assert problem == "matchmaker: silent for 11 s; orders are kept, none is matched"
 
 
 async def test_metrics_count_requests_and_read_the_gauges(api: Api) -> None:
@@ -329,7 +238,7 @@ async def test_an_order_that_the_disk_refuses_is_not_acknowledged(
     def full(*_: object) -> None:
         raise StorageFailed("database or disk is full")
 
-    monkeypatch.setattr(SqlInbox, "keep_bid", full)
+    monkeypatch.setattr(SqlInbox, "keep_bids", full)
     told = await api.problem(await api.place(order("bob")))
     assert (told.status, told.reason) == (503, RejectReason.MARKET_STOPPING)
     assert not api.arrivals

@@ -1,4 +1,7 @@
-"""Bids: handed in, asked about, withdrawn."""
+"""Bids: handed in, asked about, withdrawn.
+
+The signature under a bid is all the access control there is: no session, no password.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.schemas import answers, takes
-from market.intake import check_bid, check_cancellation
+from market.intake import check_cancellation
 
 router = APIRouter(prefix="/v1/bids", tags=["bids"])
 
@@ -26,25 +29,25 @@ router = APIRouter(prefix="/v1/bids", tags=["bids"])
     openapi_extra=takes(SignedBid),
 )
 async def place(request: Request) -> Response:
-    """Take a bid: on disk first, then the receipt. The same bid again: 200, the same receipt."""
+    """Take a bid: on disk first, then the receipt. The same bid again: 200, the same receipt.
+
+    The bid's id is its idempotency key; a header `Idempotency-Key` may only repeat it.
+    """
     front = front_of(request)
     order = await read_body(request, SignedBid)
-    now = front.clock.now()
-    refused = check_bid(
-        order,
-        rules=front.rules,
-        products=await front.products(order.bid.payload.product),
-        fee=front.fee(),
-        at=now // 1000,
-    )
-    if isinstance(refused, Rejection):
-        known = await _receipt_of(front, order) if _may_be_known(refused) else None
-        if known is None:
-            raise Refused(refused)
-        return Response(to_json(known), 200, media_type="application/json")
-    receipt, is_new = await front.in_thread(front.inbox.keep_bid, order, now, front.sign)
-    front.arrived()
-    return Response(to_json(receipt), 201 if is_new else 200, media_type="application/json")
+    key = request.headers.get("idempotency-key", str(order.bid.payload.id)).strip('"')
+    if key != str(order.bid.payload.id):
+        raise malformed("Idempotency-Key", key, f"{order.bid.payload.id}, the bid's id, or none")
+    await front.know_product(order.bid.payload.product)
+    refused = front.judge(order)
+    if refused is None:
+        kept = (await front.take([order]))[0]
+    elif (before := await front.in_thread(front.kept_before, order, refused)) is not None:
+        kept = before
+    else:
+        raise Refused(refused)
+    status = 201 if kept.is_new else 200
+    return Response(to_json(front.receipt(order, kept)), status, media_type="application/json")
 
 
 @router.get("/{bid}", responses=answers(BidReport))
@@ -87,15 +90,6 @@ async def _answer(front: Front, bid: Digest, status: int = 200) -> Response:
             raise _unknown(bid)
         report = BidReport(bid=bid, state=BidState.PENDING)
     return Response(to_json(report), status, media_type="application/json")
-
-
-def _may_be_known(refused: Rejection) -> bool:
-    """A bid that was taken in time is asked for again after its start-by."""
-    return refused.reason is RejectReason.EXPIRED
-
-
-async def _receipt_of(front: Front, order: SignedBid) -> SignedReceipt | None:
-    return await front.in_thread(front.inbox.receipt, order.bid.payload.id)
 
 
 def _unknown(bid: Digest) -> Refused:

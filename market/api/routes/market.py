@@ -22,16 +22,17 @@ router = APIRouter(prefix="/v1", tags=["market"])
 async def market(request: Request) -> Response:
     """Who matches here, for which fee, on which chain; and where the overlay reaches it."""
     front = front_of(request)
+    standing = front.standing()
     facts = MarketFacts(
         matcher=front.rules.matcher,
         market_id=front.rules.market_id,
-        fee_bps=front.fee(),
+        fee_bps=standing.fee,
         round_ms=front.rules.round_ms,
         chain_id=front.deployment.chain_id,
         lease_book=front.deployment.lease_book,
         token=front.deployment.token,
-        peer=front.peer,
-        addresses=front.addresses(),
+        peer=standing.peer,
+        addresses=standing.addresses,
     )
     return Response(to_json(facts), media_type="application/json")
 

@@ -38,8 +38,10 @@ from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.book import RestingAsk, RestingBid
+from market.health import health_of
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent
+from market.standing import Standing
 
 TOKEN = 1_000_000
 NOW_S = 1_800_000_000
@@ -211,6 +213,18 @@ def opened(bid: Bid, of: MachineKey, at: Price, *, seq: int = 1, at_s: int = NOW
         opened_at=at_s,
     )
     return LeaseOpened(terms=terms, bid=bid.id, at=at_s, transaction=Digest(bytes(32)))
+
+
+def standing(at: Instant = NOW, *, peers: int = 1) -> Standing:
+    """A market that is well."""
+    status = Desk().market.status()
+    return Standing(
+        at=at,
+        fee=FEE,
+        peer="peer-market",
+        addresses=("/ip4/127.0.0.1/tcp/1/p2p/peer-market",),
+        health=health_of(status, rules=RULES, now=at, peers=peers, inbox_read=0, events_waiting=0),
+    )
 
 
 class Desk:

@@ -1,0 +1,72 @@
+"""Many bids in one request: one commit, and for each what it alone would have been answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.orders import SignedBid
+from market.api.bodies import parsed, read_list
+from market.api.errors import Refused, problem_of
+from market.api.front import Front, front_of
+from market.api.schemas import Placed, answers, json_list, takes
+from market.ports import Kept
+
+BULK_ORDERS_MAX = 1_000
+PATH = "/v1/bids:bulk"
+
+router = APIRouter(tags=["bids"])
+
+
+@router.post(
+    PATH,
+    responses=answers(Placed, many=True),
+    openapi_extra=takes(SignedBid, many_max=BULK_ORDERS_MAX),
+)
+async def place_many(request: Request) -> Response:
+    """Take many bids in one commit. Answers in order; a bad one does not hold up the others."""
+    front = front_of(request)
+    bodies = await read_list(request, BULK_ORDERS_MAX)
+    examined = await front.in_thread(_examine_all, front, bodies)
+    sound = [each for each in examined if isinstance(each, SignedBid)]
+    kept = await front.take(sound) if sound else ()
+    body = await front.in_thread(_written, front, examined, kept)
+    return Response(body, media_type="application/json")
+
+
+def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SignedBid | Placed]:
+    return [_examine(front, place, body) for place, body in enumerate(bodies)]
+
+
+def _examine(front: Front, place: int, body: bytes) -> SignedBid | Placed:
+    """A bid to keep, or the answer that it has already."""
+    try:
+        order = parsed(body, SignedBid, f"body[{place}]")
+    except Refused as refused:
+        return _told(refused)
+    front.read_products(order.bid.payload.product)
+    rejection = front.judge(order)
+    if rejection is None:
+        return order
+    before = front.kept_before(order, rejection)
+    return _told(Refused(rejection)) if before is None else _placed(front, order, before)
+
+
+def _written(front: Front, examined: Sequence[SignedBid | Placed], kept: Sequence[Kept]) -> bytes:
+    places = iter(kept)
+    placed = (
+        _placed(front, each, next(places)) if isinstance(each, SignedBid) else each
+        for each in examined
+    )
+    return json_list([to_json(each) for each in placed])
+
+
+def _placed(front: Front, order: SignedBid, kept: Kept) -> Placed:
+    return Placed(status=201 if kept.is_new else 200, receipt=front.receipt(order, kept))
+
+
+def _told(refused: Refused) -> Placed:
+    return Placed(status=refused.status, problem=problem_of(refused.rejection, refused.status))

@@ -1,0 +1,78 @@
+"""Orders that arrive while the disk is busy are kept together: one commit for all that wait.
+
+The first of those that wait writes for all of them, then passes the pen on. Nobody is answered
+before the commit that holds its orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from cloud_gpu.protocol.orders import SignedBid
+from market.ports import Kept
+
+ORDERS_AT_ONCE = 2_000
+
+
+class _Waiting:
+    def __init__(self, orders: Sequence[SignedBid]) -> None:
+        self.orders = orders
+        self.turn = anyio.Event()
+        self.found: Sequence[Kept] | Exception | None = None
+
+
+class Taking:
+    """One process' way into the inbox."""
+
+    def __init__(self, keep: Callable[[Sequence[SignedBid]], Awaitable[Sequence[Kept]]]) -> None:
+        """`keep` writes orders in one commit; it is not called again before it returned."""
+        self._keep = keep
+        self._queue: list[_Waiting] = []
+        self._has_writer = False
+
+    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
+        """The place of each order, once they are durable. Raises StorageFailed."""
+        waiting = _Waiting(orders)
+        self._queue.append(waiting)
+        with anyio.CancelScope(shield=True):  # whoever left could not pass the pen on
+            if self._has_writer:
+                await waiting.turn.wait()
+            if waiting.found is None:
+                await self._write()
+        assert waiting.found is not None
+        if isinstance(waiting.found, Exception):
+            raise waiting.found
+        return waiting.found
+
+    async def _write(self) -> None:
+        self._has_writer = True
+        batch = self._next_batch()
+        found: Sequence[Kept] | Exception
+        try:
+            found = await self._keep([order for each in batch for order in each.orders])
+        except Exception as error:  # raised again in each that waits
+            found = error
+        taken = 0
+        for each in batch:
+            if isinstance(found, Exception):
+                each.found = found
+            else:
+                each.found = found[taken : taken + len(each.orders)]
+            taken += len(each.orders)
+            each.turn.set()
+        self._has_writer = bool(self._queue)
+        if self._queue:
+            self._queue[0].turn.set()
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Those at the head of the queue, one at least."""
+        count, orders = 1, len(self._queue[0].orders)
+        for each in self._queue[1:]:
+            orders += len(each.orders)
+            if orders > ORDERS_AT_ONCE:
+                break
+            count += 1
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        return batch
