@@ -35,7 +35,9 @@ PRODUCT = Product(
 _BUYERS = 50
 
 
-def bids(count: int, at: int = NOW_S) -> list[SignedBid]:
+def bids(
+    count: int, at: int = NOW_S, *, rules: MarketRules = RULES, product: int = PRODUCT.id
+) -> list[SignedBid]:
     """Different bids, sound at `at` (Unix seconds) and some minutes later, of fifty buyers."""
     buyers = [LocalKey(keccak256(b"buyer %d" % number).raw) for number in range(_BUYERS)]
     terms = Terms(gpu_classes=(_CLASS,), gpu_memory_mib_min=40_000, regions=("EU", "US"))
@@ -44,16 +46,16 @@ def bids(count: int, at: int = NOW_S) -> list[SignedBid]:
         buyer = buyers[number % _BUYERS]
         bid = Bid(
             buyer=buyer.address,
-            product=PRODUCT.id,
+            product=product,
             count=PRODUCT.slice_gpus,
             max_price_per_hour=Price(1_000 * (1 + number % 3_000)),
             duration=3_600,
             start_by=at + 1_800,
             open_from=at + 1_200,
             nonce=number // _BUYERS,
-            matcher=RULES.matcher,
-            max_fee_bps=FEE,
+            matcher=rules.matcher,
+            max_fee_bps=BasisPoints(1_000),
             terms=terms.digest,
         )
-        found.append(SignedBid(bid=sign(bid, RULES.domain, buyer), terms=terms))
+        found.append(SignedBid(bid=sign(bid, rules.domain, buyer), terms=terms))
     return found

@@ -53,9 +53,8 @@ def _refuse_inexact(found: Any) -> None:
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_builtin, order="sorted")
-_MORE_THAN_SORTED: Final = re.compile(rb"(?:^|[:\[,])-?\d+(?:[.eE]|(?<=\d{16}))|null|[^\x20-\x7e]")
-"""Where RFC 8785 may want more than sorted names: floats, long integers, other than ASCII. Null is
-here because a float that is no number is written so."""
+_INEXACT: Final = re.compile(rb"[:\[,]-?\d+(?:[.eE]|(?<=\d{16}))")
+"""Where a float may stand, or an integer that RFC 8785 cannot write exactly."""
 
 
 def to_json(value: object) -> bytes:
@@ -64,7 +63,13 @@ def to_json(value: object) -> bytes:
     Raises ValueError for what has no canonical form: a whole number beyond 2^53 - 1.
     """
     written = _ENCODER.encode(value)
-    if _MORE_THAN_SORTED.search(written) is None:
+    is_plain = (
+        written.isascii()
+        and written[:1] in b'{["tf'
+        and b"null" not in written  # a float that is no number is written so
+        and _INEXACT.search(written) is None
+    )
+    if is_plain:  # RFC 8785 wants no more than sorted names
         return written
     return rfc8785.dumps(msgspec.to_builtins(value, enc_hook=_to_builtin))
 

@@ -33,7 +33,7 @@ class MarketFacts(Value, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
 
 
-class Placed(Value, frozen=True, kw_only=True):
+class Placed(Value, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one bid of many: a receipt or a problem, and the status of it alone."""
 
     status: int
