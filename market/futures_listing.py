@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from cloud_gpu.protocol.effects import ReportSeries
-from cloud_gpu.protocol.future_reports import SeriesReport
+from cloud_gpu.protocol.future_reports import Level, SeriesReport
 from cloud_gpu.protocol.futures import Series
 from market.floor import Floor
 from market.futures_book import levels_of
@@ -20,24 +18,30 @@ class SeriesListing:
 
     def tell_depth(self) -> None:
         """A batch ended: each series' depth, where it changed."""
-        floor, waiting = self._floor, self._floor.futures.waiting()
+        waiting = self._floor.futures.waiting()
         for series in sorted({*waiting, *self._listed}, key=_key_of):
             orders = waiting.get(series, [])
-            report = SeriesReport(
-                series=series,
-                deadline=series.deadline(floor.rules.futures),
-                buys=levels_of(orders, is_buy=True),
-                sells=levels_of(orders, is_buy=False),
-                last=floor.ledger.futures.trades.get(series.key),
-            )
-            self._tell(report)
+            buys, sells = levels_of(orders, is_buy=True), levels_of(orders, is_buy=False)
+            self._tell(self._report(series, buys, sells))
 
-    def tell_trades(self) -> None:
-        """Last prices changed, beside the depth that was told before."""
-        trades = self._floor.ledger.futures.trades
-        for series in sorted(self._listed, key=_key_of):
-            last = trades.get(series.key)
-            self._tell(msgspec.structs.replace(self._listed[series], last=last))
+    def tell_trades(self, *more: Series) -> None:
+        """Last prices changed, of `more` too, beside the depth that was told before."""
+        for series in sorted({*more, *self._listed}, key=_key_of):
+            before = self._listed.get(series)
+            depth = (before.buys, before.sells) if before is not None else ((), ())
+            self._tell(self._report(series, *depth))
+
+    def _report(
+        self, series: Series, buys: tuple[Level, ...], sells: tuple[Level, ...]
+    ) -> SeriesReport:
+        floor = self._floor
+        return SeriesReport(
+            series=series,
+            deadline=series.deadline(floor.rules.futures),
+            buys=buys,
+            sells=sells,
+            last=floor.ledger.futures.trades.get(series.key),
+        )
 
     def restated(self) -> list[ReportSeries]:
         """Everything that was told, again."""

@@ -99,7 +99,7 @@ class FutureOutcomes:
             )
         for account in (event.long, event.short):
             self._lane.void_spent(account)
-        self._lane.listing.tell_trades()
+        self._lane.listing.tell_trades(event.series)
 
     def _skipped(self, call: OpenFutures, position: int, event: EntrySkipped) -> None:
         if position >= len(call.pairs):

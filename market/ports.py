@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from cloud_gpu.protocol.effects import MarketEffect
-from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn
+from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn, FutureSubmitted
+from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
+from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
+from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.standing import Standing
+
+Taken: TypeAlias = BidSubmitted | BidWithdrawn | FutureSubmitted
+"""What comes out of the inbox."""
 
 SignReceipt = Callable[[Digest, Instant, int], SignedReceipt]
 """Of an order's id, when it was received, and its position in the inbox."""
@@ -45,7 +52,16 @@ class Inbox(Protocol):
     def bid(self, bid: Digest) -> SignedBid | None:
         """A bid that was kept."""
 
-    def after(self, position: int, count_max: int) -> Sequence[BidSubmitted | BidWithdrawn]:
+    def keep_future(self, order: Signed[FutureOrder], received_at: Instant) -> Kept:
+        """The place of an order of futures."""
+
+    def future(self, order: Digest) -> Signed[FutureOrder] | None:
+        """An order of futures that was kept."""
+
+    def future_kept(self, order: Digest) -> Kept | None:
+        """The place of an order of futures that was kept."""
+
+    def after(self, position: int, count_max: int) -> Sequence[Taken]:
         """What lies behind a position, in order."""
 
 
@@ -74,6 +90,25 @@ class BookView(Protocol):
         count_max: int,
     ) -> Sequence[LeaseReport]:
         """Leases that satisfy every filter given, newest first."""
+
+
+class FuturesView(Protocol):
+    """The public tables of futures and prices. All calls raise StorageFailed."""
+
+    def order(self, order: Digest) -> FutureReport | None:
+        """What is known of an order."""
+
+    def series(self, product: int | None, at: int, count_max: int) -> Sequence[SeriesReport]:
+        """Series whose contracts may be opened at `at` (Unix seconds); None: of any product."""
+
+    def history(self, series: Series, count_max: int) -> Sequence[ContractReport]:
+        """What opened in a series, newest first."""
+
+    def positions(self, account: Address, count_max: int) -> Sequence[ContractReport]:
+        """Contracts of which an account is a side, newest first."""
+
+    def index(self) -> Sequence[IndexPoint]:
+        """The newest point of each GPU class."""
 
 
 class BookWriter(Protocol):

@@ -13,15 +13,18 @@ from fastapi import Request
 
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.signing import Signed
 from market.api.metrics import Metrics
 from market.api.taking import Taking
+from market.futures_door import check_future
 from market.health import Health
 from market.intake import check_bid
-from market.ports import BookView, Inbox, Kept, SignReceipt
+from market.ports import BookView, FuturesView, Inbox, Kept, SignReceipt
 from market.rules import MarketRules
 from market.standing import Standing, health_at
 
@@ -39,6 +42,7 @@ class Front:
     deployment: Deployment
     inbox: Inbox
     view: BookView
+    futures: FuturesView
     clock: Clock
     sign: SignReceipt
     arrived: Callable[[], None]
@@ -96,6 +100,12 @@ class Front:
             fee=self.standing().fee,
             at=self.clock.now() // 1000,
         )
+        return found if isinstance(found, Rejection) else None
+
+    def judge_future(self, order: Signed[FutureOrder]) -> Rejection | None:
+        """As `judge`, of an order of futures."""
+        at = self.clock.now() // 1000
+        found = check_future(order, rules=self.rules, products=self._products, at=at)
         return found if isinstance(found, Rejection) else None
 
     def kept_before(self, order: SignedBid, refused: Rejection) -> Kept | None:

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cloud_gpu.protocol.future_reports import (
+    ContractReport,
+    FutureReport,
+    Reminder,
+    SeriesReport,
+)
+from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
+from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address, Value
 from market.api.describing import Describer
@@ -41,6 +50,13 @@ class Placed(Value, frozen=True, kw_only=True, omit_defaults=True):
     problem: Problem | None = None
 
 
+class Position(Value, frozen=True, kw_only=True):
+    """A contract of an account, and what can be done about it now or later."""
+
+    report: ContractReport
+    steps: tuple[Reminder, ...]
+
+
 _TYPES: Final[tuple[Any, ...]] = (
     SignedBid,
     SignedReceipt,
@@ -53,6 +69,13 @@ _TYPES: Final[tuple[Any, ...]] = (
     Health,
     Problem,
     Placed,
+    Signed[FutureOrder],
+    FutureReport,
+    SeriesReport,
+    ContractReport,
+    Position,
+    IndexPoint,
+    CurvePoint,
 )
 _describer = Describer()
 _REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}

@@ -12,15 +12,18 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn
+from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn, FutureSubmitted
+from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
+from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
-from market.ports import Kept
+from market.ports import Kept, Taken
 from market.store.database import Database, table_of
 from market.store.tables import InboxRow
 
 _CANCEL = "cancel:"
+_FUTURE = "future:"
 
 
 class SqlInbox:
@@ -39,6 +42,22 @@ class SqlInbox:
         """See `Inbox`."""
         row = f"{_CANCEL}{cancellation.body.bid}", to_json(cancellation)
         return self._keep([row], received_at)[0].position
+
+    def keep_future(self, order: Signed[FutureOrder], received_at: Instant) -> Kept:
+        """See `Inbox`."""
+        row = f"{_FUTURE}{order.payload.id}", to_json(order)
+        return self._keep([row], received_at)[0]
+
+    def future(self, order: Digest) -> Signed[FutureOrder] | None:
+        """See `Inbox`."""
+        body = self._body(f"{_FUTURE}{order}")
+        return from_json(body, Signed[FutureOrder]) if body is not None else None
+
+    def future_kept(self, order: Digest) -> Kept | None:
+        """See `Inbox`."""
+        key = f"{_FUTURE}{order}"
+        with self._database.reading() as connection:
+            return self._kept(connection, [key]).get(key)
 
     def _keep(self, rows: Sequence[tuple[str, bytes]], received_at: Instant) -> list[Kept]:
         """One commit for all; a key that is there already keeps its place."""
@@ -67,12 +86,16 @@ class SqlInbox:
 
     def bid(self, bid: Digest) -> SignedBid | None:
         """See `Inbox`."""
-        with self._database.reading() as connection:
-            wanted = select(self._table.c.body).where(self._table.c.key == str(bid))
-            body: bytes | None = connection.scalar(wanted)
+        body = self._body(str(bid))
         return from_json(body, SignedBid) if body is not None else None
 
-    def after(self, position: int, count_max: int) -> Sequence[BidSubmitted | BidWithdrawn]:
+    def _body(self, key: str) -> bytes | None:
+        with self._database.reading() as connection:
+            wanted = select(self._table.c.body).where(self._table.c.key == key)
+            body: bytes | None = connection.scalar(wanted)
+        return body
+
+    def after(self, position: int, count_max: int) -> Sequence[Taken]:
         """See `Inbox`."""
         wanted = (
             select(self._table.c.position, self._table.c.key, self._table.c.body)
@@ -95,7 +118,9 @@ class SqlInbox:
         }
 
 
-def _event(position: int, key: str, body: bytes) -> BidSubmitted | BidWithdrawn:
+def _event(position: int, key: str, body: bytes) -> Taken:
+    if key.startswith(_FUTURE):
+        return FutureSubmitted(order=from_json(body, Signed[FutureOrder]), inbox=position)
     if key.startswith(_CANCEL):
         return BidWithdrawn(bid=from_json(body, SignedCancellation).body.bid, inbox=position)
     return BidSubmitted(order=from_json(body, SignedBid), inbox=position)

@@ -29,7 +29,7 @@ class InboxRow(SQLModel, table=True):
     __tablename__ = "inbox"
     position: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
     key: str = Field(unique=True)
-    """The bid's id; "cancel:" before it for a cancellation."""
+    """The bid's id; "cancel:" before it for a cancellation, "future:" before an order's."""
     body: bytes
     received_at: int = Field(sa_type=_WORD)
 

@@ -19,8 +19,10 @@ from market.api.front import Front
 from market.api.metrics import Metrics
 from market.ledger import Ledger
 from market.receipts import receipt_signer
+from market.rules import MarketRules
 from market.standing import Standing
 from market.store.database import Database
+from market.store.futures import SqlFutures
 from market.store.inbox import SqlInbox
 from market.store.views import SqlBook
 from tests.unit.market.builders import (
@@ -57,6 +59,7 @@ class Api:
     client: httpx.AsyncClient
     view: SqlBook
     inbox: SqlInbox
+    futures: SqlFutures
     clock: StoppedClock
     arrivals: list[int] = field(default_factory=list)
     standing: Standing = field(default_factory=standing)
@@ -90,17 +93,24 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-async def api(database: Database) -> AsyncIterator[Api]:
+def market_rules() -> MarketRules:
+    """Of the market under test; a test's own fixture may choose others."""
+    return RULES
+
+
+@pytest.fixture
+async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Api]:
     view, inbox, clock, metrics = SqlBook(database), SqlInbox(database), StoppedClock(), Metrics()
     ledger = Ledger(RULES.bond_unit)
     ledger.apply(product())
     view.write([ListProduct(product=ledger.products[1])])
-    found = Api(httpx.AsyncClient(), view, inbox, clock)
+    found = Api(httpx.AsyncClient(), view, inbox, SqlFutures(database), clock)
     front = Front(
-        rules=RULES,
+        rules=market_rules,
         deployment=DEPLOYMENT,
         inbox=inbox,
         view=view,
+        futures=found.futures,
         clock=clock,
         sign=receipt_signer(MARKET_KEY, DOMAIN),
         arrived=lambda: found.arrivals.append(1),

@@ -1,0 +1,182 @@
+"""Futures: orders handed in, series and positions looked at; and what is published about prices."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
+from cloud_gpu.protocol.futures import WINDOWS_S, FutureOrder, Series
+from cloud_gpu.protocol.match import BidState, SignedReceipt
+from cloud_gpu.protocol.orders import SignedCancellation
+from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.values import Address, Digest
+from market.api.bodies import read_body, read_id
+from market.api.errors import Refused, malformed
+from market.api.front import Front, front_of
+from market.api.schemas import Position, answers, json_list, takes
+from market.forward_curve import ClearedSeries, forward_curve
+from market.futures_positions import reminders
+from market.intake import check_cancellation
+
+ANSWERED_MAX = 1_000
+_REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
+"""A series whose deadline is longer ago is over."""
+_Limit = Annotated[int, Query(ge=1, le=ANSWERED_MAX)]
+
+router = APIRouter(prefix="/v1", tags=["futures"])
+
+
+@router.post(
+    "/futures/orders",
+    status_code=201,
+    responses=answers(SignedReceipt, status=201),
+    openapi_extra=takes(Signed[FutureOrder]),
+)
+async def place(request: Request) -> Response:
+    """Take an order: on disk first, then the receipt. The same again: 200, the same receipt."""
+    front = front_of(request)
+    order = await read_body(request, Signed[FutureOrder])
+    key = order.payload.id
+    await front.know_product(order.payload.product)
+    refused = front.judge_future(order)
+    if refused is None:
+        kept = await front.in_thread(front.inbox.keep_future, order, front.clock.now())
+        front.arrived()
+    else:
+        before = None
+        if refused.reason is RejectReason.EXPIRED:  # it may have been taken in time
+            before = await front.in_thread(front.inbox.future_kept, key)
+        if before is None:
+            raise Refused(refused)
+        kept = before
+    receipt = front.sign(key, kept.received_at, kept.position)
+    return Response(to_json(receipt), 201 if kept.is_new else 200, media_type="application/json")
+
+
+@router.get("/futures/orders/{order}", responses=answers(FutureReport))
+async def show(request: Request, order: str) -> Response:
+    """How far an order has come, and why the last batch did not fill it."""
+    return await _answer(front_of(request), read_id("order", order, Digest.parse))
+
+
+@router.post(
+    "/futures/orders/{order}/cancellation",
+    status_code=202,
+    responses=answers(FutureReport, status=202),
+    openapi_extra=takes(SignedCancellation),
+)
+async def withdraw(request: Request, order: str) -> Response:
+    """Forget an order unless its opening is on its way; only a nonce voided on chain binds."""
+    front = front_of(request)
+    key = read_id("order", order, Digest.parse)
+    cancellation = await read_body(request, SignedCancellation)
+    if cancellation.body.bid != key:
+        raise malformed("body.body.bid", str(cancellation.body.bid), f"{key}, as in the path")
+    found = await front.in_thread(front.inbox.future, key)
+    if found is None:
+        raise _unknown(key)
+    now = front.clock.now()
+    refused = check_cancellation(
+        cancellation, buyer=found.payload.trader, rules=front.rules, at=now // 1000
+    )
+    if refused is not None:
+        raise Refused(refused)
+    await front.in_thread(front.inbox.keep_cancellation, cancellation, now)
+    front.arrived()
+    return await _answer(front, key, status=202)
+
+
+@router.get("/futures/series", responses=answers(SeriesReport, many=True))
+async def series(
+    request: Request,
+    product: Annotated[int | None, Query(ge=1)] = None,
+    limit: _Limit = 100,
+) -> Response:
+    """Depth and last price of series that can still be traded, by product and time."""
+    front = front_of(request)
+    at = front.clock.now() // 1000
+    found = await front.in_thread(front.futures.series, product, at, limit)
+    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+
+
+@router.get("/futures/history", responses=answers(ContractReport, many=True))
+async def history(
+    request: Request, product: int, window_start: int, window_seconds: int, limit: _Limit = 100
+) -> Response:
+    """Contracts that opened in a series, newest first."""
+    front = front_of(request)
+    try:
+        wanted = Series(product=product, window_start=window_start, window_seconds=window_seconds)
+    except ValueError as error:
+        raise malformed("query", str(error), "a standard series") from error
+    found = await front.in_thread(front.futures.history, wanted, limit)
+    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+
+
+@router.get("/futures/positions", responses=answers(Position, many=True))
+async def positions(request: Request, account: str, limit: _Limit = 100) -> Response:
+    """An account's contracts, newest first, each with what can be done about it and by when."""
+    front = front_of(request)
+    key = read_id("account", account, Address.parse)
+    found = await front.in_thread(front.futures.positions, key, limit)
+    at, rules = front.clock.now() // 1000, front.deployment.futures_rules
+    start_s = front.deployment.windows.start
+    shown = (
+        Position(
+            report=each,
+            steps=reminders(each.contract, rules, start_window_s=start_s, at=at),
+        )
+        for each in found
+    )
+    return Response(json_list([to_json(each) for each in shown]), media_type="application/json")
+
+
+@router.get("/futures/curve", responses=answers(CurvePoint, many=True))
+async def curve(request: Request, product: Annotated[int, Query(ge=1)]) -> Response:
+    """What a GPU-hour costs on coming days, by the last price of each series. Information only."""
+    front = front_of(request)
+    at = front.clock.now() // 1000
+    found = await front.in_thread(front.futures.series, product, at - _REACH_S, ANSWERED_MAX)
+    cleared = [
+        ClearedSeries(series=each.series, price=each.last.price, units=each.last.units)
+        for each in found
+        if each.last is not None and each.series.window_end > at
+    ]
+    points = await front.in_thread(forward_curve, cleared)
+    return Response(json_list([to_json(each) for each in points]), media_type="application/json")
+
+
+@router.get("/index", responses=answers(IndexPoint, many=True))
+async def index(request: Request) -> Response:
+    """The price index of each GPU class, at its newest full hour. Information only."""
+    front = front_of(request)
+    found = await front.in_thread(front.futures.index)
+    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+
+
+async def _answer(front: Front, order: Digest, status: int = 200) -> Response:
+    report = await front.in_thread(front.futures.order, order)
+    if report is None:
+        if await front.in_thread(front.inbox.future, order) is None:
+            raise _unknown(order)
+        report = FutureReport(order=order, state=BidState.PENDING)
+    return Response(to_json(report), status, media_type="application/json")
+
+
+def _unknown(order: Digest) -> Refused:
+    return Refused(
+        Rejection(
+            reason=RejectReason.UNKNOWN_ORDER,
+            field="order",
+            found=str(order),
+            needed="an order of futures that this market has taken",
+            next="Use the struct hash of the order, as in its receipt.",
+        )
+    )
