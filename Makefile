@@ -29,7 +29,7 @@ PYTEST      = $(BIN)/pytest -n 2 --dist loadfile -m "not alone" $(PYTEST_ARGS)
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench contracts mutants prove lock clean
+.PHONY: help demo test check bench contracts mutants coverage prove lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,8 +62,14 @@ contracts: .venv/.ready contracts/node_modules/.package-lock.json  ## build, and
 mutants: .venv/.ready contracts/node_modules/.package-lock.json  ## do tests notice faults in the money paths
 	$(WITH_NODE) $(BIN)/python -m contracts.script.mutants
 
+# Everything once and through IR, since the quick way's stack is too small; without what takes long. IR reads a block's
+# time and number once a function, so the few tests that move both fail here, and here alone.
+coverage: .venv/.ready contracts/node_modules/.package-lock.json  ## lines and branches of contracts/src that tests reach
+	cd contracts && FOUNDRY_PROFILE=coverage $(WITH_NODE) forge coverage --ir-minimum --allow-failure \
+	    --no-match-coverage '(test|script)/' --no-match-path 'test/{gas,invariant,symbolic}/**'
+
 PROVING = cd contracts && FOUNDRY_PROFILE=prove $(WITH_NODE)
-prove: contracts/node_modules/.package-lock.json .tools/prove/.ready  ## slither on the contracts, halmos on words and pay
+prove: contracts/node_modules/.package-lock.json .tools/prove/.ready  ## slither on the contracts, halmos on words, pay and calls
 	rm -rf contracts/out/prove contracts/cache/prove  # slither would read what older builds left too
 	$(PROVING) forge build
 	$(PROVING) ../.tools/prove/bin/halmos --forge-build-out out/prove --match-contract 'Proof$$' \
