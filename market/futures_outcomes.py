@@ -146,26 +146,27 @@ class FutureOutcomes:
     # What is told of contracts.
 
     def _tell(self, contract: FutureContract | None) -> None:
-        if contract is None:
-            return
-        report = self._report(contract)
-        if self._told.get(contract.id) != report:
+        if contract is not None:
+            self._tell_report(self._report(contract))
+
+    def _tell_report(self, report: ContractReport) -> None:
+        number = report.contract.id
+        if self._told.get(number) != report:
             self._floor.out.append(ReportContract(report=report))
-        if contract.id in self._floor.ledger.futures.contracts:
-            self._told[contract.id] = report
+        if number in self._floor.ledger.futures.contracts:
+            self._told[number] = report
         else:
-            self._told.pop(contract.id, None)
+            self._told.pop(number, None)
 
     def _report(self, contract: FutureContract) -> ContractReport:
-        ledger, rules = self._floor.ledger, self._floor.rules.futures
         is_open = contract.state is ContractState.OPEN
-        return ContractReport(
-            contract=contract,
-            deadline=contract.series.deadline(rules),
-            suggested=suggested_machines(contract, ledger.futures, ledger.machines)
-            if is_open
-            else (),
-        )
+        suggested = self._suggested(contract.short).get(contract.id, ()) if is_open else ()
+        deadline = contract.series.deadline(self._floor.rules.futures)
+        return ContractReport(contract=contract, deadline=deadline, suggested=suggested)
+
+    def _suggested(self, short: Address) -> dict[int, tuple[int, ...]]:
+        ledger = self._floor.ledger
+        return suggested_machines(short, ledger.futures, ledger.machines)
 
     def _suggest_again(self, event: ChainEvent) -> None:
         """A machine came or went, or a contract changed: other contracts may name other ones."""
@@ -177,6 +178,8 @@ class FutureOutcomes:
             contract = self._floor.ledger.futures.contracts.get(event.contract)
             shorts |= {contract.short} if contract is not None else set()
         for short in sorted(shorts):
-            for contract in self._floor.ledger.futures.of(short):
-                if contract.short == short:
-                    self._tell(contract)
+            suggested = self._suggested(short)
+            for number, machines in sorted(suggested.items()):
+                told = self._told.get(number)
+                if told is not None and told.contract.state is ContractState.OPEN:
+                    self._tell_report(msgspec.structs.replace(told, suggested=machines))

@@ -128,35 +128,32 @@ def _after(before: FutureContract, event: FutureEvent) -> FutureContract:
 
 
 def suggested_machines(
-    contract: FutureContract,
-    positions: FuturePositions,
-    machines: Mapping[MachineKey, MachineRow],
-) -> tuple[int, ...]:
-    """What the short would name: its machines of the product, by index, that no other window needs.
+    short: Address, positions: FuturePositions, machines: Mapping[MachineKey, MachineRow]
+) -> dict[int, tuple[int, ...]]:
+    """What a short would name for each of its contracts, by the contract's number.
 
-    Contracts that named theirs come first, then those without, by number. Fewer than the units:
-    there are no more.
+    What it named stands. The others, by number, get machines of the product that no other window
+    needs, by index; fewer than the units: there are no more.
     """
-    if contract.machines:
-        return contract.machines
-    taken: set[int] = set()
-    for other in positions.of(contract.short):
-        is_before = other.id < contract.id or bool(other.machines)
-        if other.id != contract.id and is_before and _competes(other, contract):
-            taken |= set(suggested_machines(other, positions, machines))
-    free = sorted(
-        key.index
-        for key, row in machines.items()
-        if key.provider == contract.short
-        and row.product == contract.series.product
-        and row.status not in _GONE
-        and key.index not in taken
-    )
-    return tuple(free[: contract.units])
-
-
-def _competes(other: FutureContract, contract: FutureContract) -> bool:
-    return other.short == contract.short and other.series.touches(contract.series)
+    own = [each for each in positions.of(short) if each.short == short]
+    found = {each.id: each.machines for each in own if each.machines}
+    for contract in (each for each in own if not each.machines):
+        taken = {
+            index
+            for other in own
+            if other.series.touches(contract.series)
+            for index in found.get(other.id, ())
+        }
+        free = sorted(
+            key.index
+            for key, row in machines.items()
+            if key.provider == short
+            and row.product == contract.series.product
+            and row.status not in _GONE
+            and key.index not in taken
+        )
+        found[contract.id] = tuple(free[: contract.units])
+    return found
 
 
 def reminders(

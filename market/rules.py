@@ -51,7 +51,7 @@ class MarketRules(Value, frozen=True, kw_only=True):
     futures: FuturesRules = FuturesRules()
     """Of that contract."""
     futures_batch_ms: int = 60_000
-    """What arrives within one batch of futures is cleared together."""
+    """Orders of futures that arrive within one batch are cleared together."""
     position_limit: BasisPoints = BasisPoints(2_500)
     """What one account may hold of the hours that a product's machines have in a window."""
 

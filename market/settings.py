@@ -64,7 +64,7 @@ class MarketSettings:
     verified_owners_min: Whole = 3
     """Nor in a GPU class with fewer owners."""
     futures_batch_ms: Whole = 60_000
-    """What orders of futures arrive within one batch are cleared together."""
+    """Orders of futures that arrive within one batch are cleared together."""
     position_limit_bps: Whole = 2_500
     """What one account may hold of the hours that a product's machines have in a window."""
     log_level: Text = "info"

@@ -24,6 +24,9 @@ FUTURES: Final = FuturesRules(lead=60, lead_short=30)
 VOUCHER_INTERVAL_S: Final = 3
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300
+FUTURES_BATCH_MS: Final = 3_000
+POSITION_LIMIT: Final = BasisPoints(10_000)
+"""A product has few machines here: one account may hold all of them."""
 ASK_INTERVAL_S: Final = 5
 ASK_LIFE_S: Final = 300
 TOKEN: Final = 10**6
