@@ -100,14 +100,21 @@ class Story:
             self._inbox += 1
             await self.tell(FutureSubmitted(order=order, inbox=self._inbox))
         await self.until_batch_ends()
-        await self.tell(DeadlinePassed())
+        await self.end_batch()
         return await self.until(ContractState.OPEN)
 
     async def until_batch_ends(self) -> None:
         """In steps: a market matches nothing while it has not heard of the chain for a minute."""
-        for _ in range(3):
-            self.anvil.pass_time(self.rules.futures_batch_ms // 3000)
+        ends = self.market.deadline
+        assert ends is not None
+        while (left_s := ends // 1000 - self.anvil.time()) > 5:
+            self.anvil.pass_time(min(20, left_s - 3))
             await self.catch_up()
+
+    async def end_batch(self) -> None:
+        """Without hearing of any block in between."""
+        self.anvil.pass_time(10)
+        await self.tell(DeadlinePassed())
 
     def contract(self, number: int = 1) -> ContractReport | None:
         found = [e.report for e in self.effects if isinstance(e, ReportContract)]
@@ -326,7 +333,7 @@ async def test_a_pair_that_the_chain_skips_comes_back_with_its_reason(
         await story.until_batch_ends()
         with deployed.wallet(t.buyer) as wallet:
             wallet.withdraw(TokenAmount(cash))
-        await story.tell(DeadlinePassed())
+        await story.end_batch()
         assert story.report(buy).state is BidState.MATCHED
         with anyio.fail_after(30):
             while story.report(buy).rejection is None:
