@@ -262,7 +262,7 @@ async def test_anybody_replays_a_real_run_from_the_database_alone(
     ("changes", "code", "said"),
     [
         ({"surplus": 1}, 3, "surplus is no setting of a market; there are bootstrap, "),
-        ({"database": "sqlite:////nowhere/x.sqlite3"}, 8, "unable to open database file"),
+        ({"database": "sqlite:////nowhere/x.sqlite3"}, 8, "/nowhere/x.sqlite3 cannot be locked"),
         ({"rpc": "http://127.0.0.1:9"}, 8, "http://127.0.0.1:9"),
     ],
     ids=["unknown setting", "no database", "no chain"],
