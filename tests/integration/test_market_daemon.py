@@ -245,7 +245,8 @@ async def test_anybody_replays_a_real_run_from_the_database_alone(
     lines = market_command("replay", "--json", *elsewhere).stdout.splitlines()
     match, end = map(json.loads, lines)
     assert match["bid"] == str(order.bid.payload.id)
-    assert (end["orders"], end["matches"], end["rounds"], end["reports"]) == (2, 1, 1, 2)
+    assert (end["orders"], end["matches"], end["reports"]) == (2, 1, 2)
+    assert end["rounds"] == match["round"], "the bid may have come a round before the ask"
     shown = market_command("replay", *elsewhere)
     assert (shown.returncode, end["head"].encode() in shown.stdout) == (0, True), shown
 
