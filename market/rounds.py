@@ -96,19 +96,18 @@ class Rounds:
     def _post(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
     ) -> None:
-        floor, explained = self._floor, 0
+        floor = self._floor
         taken_at = clearing.taken_at
         openings = openings_for(clearing.fills, floor.rules, floor.now)
-        for opening in openings:
+        for place, opening in enumerate(openings):
             bid = floor.book.bid(opening.bid)
             assert bid is not None, opening.bid
             floor.book.hold(opening.ask.machine, opening.bid)
             floor.openings.put(opening)
             how = None
-            if explained < EXPLAINED_BIDS_MAX:
+            if place < EXPLAINED_BIDS_MAX:
                 ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
                 how = explain_match(bid, opening.ask, ladder, taken_at, given)
-                explained += 1
             floor.answers.move(
                 bid,
                 BidStep.MATCH,

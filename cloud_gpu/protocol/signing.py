@@ -93,18 +93,29 @@ _NATIVE: Final = {"bool": "31x?", "uint8": "31xB", "uint16": "30xH", "uint32": "
 """How `struct` writes a word; other widths are written as so many bytes."""
 
 
+def _words(kind: type[TypedData]) -> list[tuple[str, str]]:
+    """Type and name of each field, as the type string has them."""
+    inside = kind.TYPE[kind.TYPE.index("(") + 1 : -1]
+    return [(word, name) for word, name in (field.split(" ") for field in inside.split(","))]
+
+
+@cache
+def field_names(kind: type[TypedData]) -> tuple[str, ...]:
+    """Our names of the fields, in the order of the type string."""
+    return tuple(kind.NAMES.get(name, _CAMEL.sub("_", name).lower()) for _, name in _words(kind))
+
+
 class _Layout:
     """A type string compiled once: one pass takes the fields, one call packs all their words."""
 
     def __init__(self, kind: type[TypedData]) -> None:
-        inside = kind.TYPE[kind.TYPE.index("(") + 1 : -1]
         units = {field.name: field.type for field in fields(kind)}
         formats, paths = [">32s"], []
         self._lengths: list[tuple[int, int]] = []
         self._widths: list[tuple[int, int]] = []
-        for place, field in enumerate(inside.split(",")):
-            word, name = field.split(" ")
-            name = kind.NAMES.get(name, _CAMEL.sub("_", name).lower())
+        for place, ((word, _), name) in enumerate(
+            zip(_words(kind), field_names(kind), strict=True)
+        ):
             if word in ("address", "bytes32"):
                 self._lengths.append((place, 20 if word == "address" else 32))
                 paths.append(f"{name}.raw")

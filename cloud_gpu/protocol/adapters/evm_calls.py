@@ -5,7 +5,6 @@ The EIP-712 type strings fix the order of every struct's fields, here as in the 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final, TypeAlias, assert_never
 
 from cloud_gpu.protocol.adapters.bindings import lease_book
@@ -46,7 +45,7 @@ from cloud_gpu.protocol.calls import (
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.signing import Signed, TypedData
+from cloud_gpu.protocol.signing import Signed, TypedData, field_names
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.protocol.voucher import Ready, Voucher
 
@@ -171,17 +170,7 @@ def _voucher(voucher: Signed[Voucher]) -> lease_book.Voucher:
 
 def struct(value: TypedData) -> tuple[Any, ...]:
     """A typed value's fields in the order of its Solidity struct."""
-    return tuple(plain(getattr(value, name)) for name in _fields(type(value).TYPE))
-
-
-@cache
-def _fields(type_string: str) -> tuple[str, ...]:
-    inside = type_string[type_string.index("(") + 1 : -1]
-    camel = [field.split(" ")[1] for field in inside.split(",")]
-    return tuple(
-        "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
-        for name in camel
-    )
+    return tuple(plain(getattr(value, name)) for name in field_names(type(value)))
 
 
 def _lease(key: LeaseKey) -> tuple[Address, int, int]:

@@ -12,12 +12,12 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidReport, BidState, SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.schemas import answers, takes
-from market.intake import check_cancellation
+from market.api.withdrawing import keep_cancellation
 
 router = APIRouter(prefix="/v1/bids", tags=["bids"])
 
@@ -66,20 +66,13 @@ async def withdraw(request: Request, bid: str) -> Response:
     """Forget a bid unless its opening is on its way; only a nonce voided on chain binds."""
     front = front_of(request)
     key = read_id("bid", bid, Digest.parse)
-    cancellation = await read_body(request, SignedCancellation)
-    if cancellation.body.bid != key:
-        raise malformed("body.body.bid", str(cancellation.body.bid), f"{key}, as in the path")
-    order = await front.in_thread(front.inbox.bid, key)
-    if order is None:
+
+    def buyer(bid: Digest) -> Address | None:
+        order = front.inbox.bid(bid)
+        return None if order is None else order.bid.payload.buyer
+
+    if not await keep_cancellation(request, key, buyer):
         raise _unknown(key)
-    now = front.clock.now()
-    refused = check_cancellation(
-        cancellation, buyer=order.bid.payload.buyer, rules=front.rules, at=now // 1000
-    )
-    if refused is not None:
-        raise Refused(refused)
-    await front.in_thread(front.inbox.keep_cancellation, cancellation, now)
-    front.arrived()
     return await _answer(front, key, status=202)
 
 

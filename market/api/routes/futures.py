@@ -21,9 +21,9 @@ from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.schemas import Position, answers, json_list, takes
+from market.api.withdrawing import keep_cancellation
 from market.forward_curve import ClearedSeries, forward_curve
 from market.futures_positions import reminders
-from market.intake import check_cancellation
 
 ANSWERED_MAX = 1_000
 _REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
@@ -76,20 +76,13 @@ async def withdraw(request: Request, order: str) -> Response:
     """Forget an order unless its opening is on its way; only a nonce voided on chain binds."""
     front = front_of(request)
     key = read_id("order", order, Digest.parse)
-    cancellation = await read_body(request, SignedCancellation)
-    if cancellation.body.bid != key:
-        raise malformed("body.body.bid", str(cancellation.body.bid), f"{key}, as in the path")
-    found = await front.in_thread(front.inbox.future, key)
-    if found is None:
+
+    def trader(order: Digest) -> Address | None:
+        found = front.inbox.future(order)
+        return None if found is None else found.payload.trader
+
+    if not await keep_cancellation(request, key, trader):
         raise _unknown(key)
-    now = front.clock.now()
-    refused = check_cancellation(
-        cancellation, buyer=found.payload.trader, rules=front.rules, at=now // 1000
-    )
-    if refused is not None:
-        raise Refused(refused)
-    await front.in_thread(front.inbox.keep_cancellation, cancellation, now)
-    front.arrived()
     return await _answer(front, key, status=202)
 
 
