@@ -7,7 +7,7 @@ names classes, never serial numbers: nothing in a job may tell one machine from 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar, NewType
+from typing import ClassVar, Final, NewType
 
 from msgspec import field
 
@@ -47,6 +47,10 @@ class Gpu(Value, frozen=True, kw_only=True):
             raise ValueError(f"gpu.memory_mib is 1 to {2**24 - 1}, found {self.memory_mib}")
 
 
+FABRIC_LABEL: Final = "cloud-gpu.io/fabric"
+"""Names the fabric (NVLink, InfiniBand) that joins a machine to others of its provider."""
+
+
 class HardwareProfile(Value, frozen=True, kw_only=True):
     """One machine (a rentable slice): its GPUs and its share of the host."""
 
@@ -73,3 +77,8 @@ class HardwareProfile(Value, frozen=True, kw_only=True):
             raise ValueError("profile.gpus holds at least one GPU")
         if len(self.labels) > 64:
             raise ValueError(f"profile.labels holds at most 64 entries, found {len(self.labels)}")
+
+    @property
+    def fabric(self) -> str:
+        """The fabric that its provider says it is in; empty: its own node's alone."""
+        return self.labels.get(FABRIC_LABEL, "")

@@ -6,7 +6,7 @@ to Solidity's. A bid's `terms` is the digest of its constraint document.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntFlag, StrEnum
 from typing import ClassVar, NewType
 
 from cloud_gpu.protocol import limits
@@ -35,6 +35,17 @@ class BidFlags(IntFlag):
     INTERRUPTIBLE = 1
     VERIFIED = 2
     PAY_AS_ASK = 4
+
+
+class Scope(StrEnum):
+    """How near each other the machines of one bid must be, nearest first."""
+
+    NODE = "node"
+    """All at one node."""
+    FABRIC = "fabric"
+    """Of one provider, which says that one fabric joins them (`HardwareProfile.fabric`)."""
+    REGION = "region"
+    ANY = "any"
 
 
 def _within(what: str, value: int, low: int, high: int) -> None:
@@ -159,6 +170,12 @@ class Terms(Value, frozen=True, kw_only=True):
     isolation_min: Isolation = Isolation.PROCESS
     simulated_allowed: bool = True
     excluded_providers: tuple[Address, ...] = ()
+    scope: Scope = Scope.ANY
+    """Of a bid for several machines."""
+    chunk: int = 0
+    """GPUs that come together: each node gives a multiple of it. 0: as many as a machine has."""
+    start_from: int = 0
+    """Unix seconds before which it is not matched; 0: at once. `Bid.start_by` ends the window."""
     one_round: bool = False
     """Immediate or cancel: what the first round does not match, or what then does not open, ends
     there, instead of waiting until the bid's `start_by`."""
@@ -169,6 +186,8 @@ class Terms(Value, frozen=True, kw_only=True):
             raise ValueError(f"terms hold at most {limits.TERMS_WORDS_MAX} words in all")
         if any(len(word) > 64 for word in words):
             raise ValueError("a word of the terms has at most 64 characters")
+        _within("terms.chunk", self.chunk, 0, limits.GPUS_MAX)
+        _within("terms.start_from", self.start_from, 0, 2**32 - 1)
 
     @property
     def digest(self) -> Digest:
