@@ -20,6 +20,7 @@ from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, keccak256
 from market.ledger import Ledger
+from market.ties import EntryBatch, batch_of, subject_of, tie_of
 
 Nonce = tuple[Address, int]
 """Bids that share it are alternatives: at most one of them opens."""
@@ -100,6 +101,8 @@ class Book:
         self._entering_asks: set[MachineKey] = set()
         self._entering_bids: set[BidId] = set()
         self._seed = ZERO_DIGEST
+        self.ended: list[EntryBatch] = []
+        """Batches that ended and were not published yet."""
 
     # Entry batches.
 
@@ -115,22 +118,23 @@ class Book:
         within the batch changes nothing.
         """
         asks = [self._asks[machine] for machine in sorted(self._entering_asks)]
-        entered = sorted([*(ask.id.raw for ask in asks), *(bid.raw for bid in self._entering_bids)])
+        bids = [self._bids[bid] for bid in sorted(self._entering_bids)]
+        entered = [subject_of(ask.ask.payload) for ask in asks]
+        entered += [subject_of(bid.bid.payload) for bid in bids]
         if not entered:
             return
-        batch = self._open_batch.to_bytes(8, "big")
-        self._seed = keccak256(self._seed.raw + batch + b"".join(entered))
+        ended = batch_of(self._open_batch, self._seed, entered)
+        self.ended.append(ended)
+        self._seed = ended.seed
         for ask in asks:
-            tied = replace(ask, tie=self._tie(ask.id))
+            tied = replace(ask, tie=tie_of(self._seed, subject_of(ask.ask.payload)).raw)
             self._asks[ask.machine] = tied
             self._climb(tied)
-        for bid in self._entering_bids:
-            self._bids[bid] = replace(self._bids[bid], tie=self._tie(bid))
+        for bid in bids:
+            tie = tie_of(self._seed, subject_of(bid.bid.payload)).raw
+            self._bids[bid.id] = replace(bid, tie=tie)
         self._entering_asks.clear()
         self._entering_bids.clear()
-
-    def _tie(self, order: Digest) -> bytes:
-        return keccak256(self._seed.raw + order.raw).raw
 
     def _enter(self, batch: Instant) -> None:
         if batch != self._open_batch:

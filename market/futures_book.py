@@ -11,7 +11,8 @@ from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
-from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, keccak256
+from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
+from market.ties import EntryBatch, batch_of, tie_of
 
 LIVE = (BidState.PENDING, BidState.MATCHED)
 
@@ -87,6 +88,8 @@ class FuturesBook:
         self._entering: set[Digest] = set()
         self._batch: Instant = 0
         self._seed = ZERO_DIGEST
+        self.ended: list[EntryBatch] = []
+        """Batches that ended and were not published yet."""
 
     # Orders.
 
@@ -150,11 +153,11 @@ class FuturesBook:
         """The batch in which orders entered is over: draw their tie keys, as `Book` does."""
         if not self._entering:
             return
-        entered = b"".join(sorted(order.raw for order in self._entering))
-        self._seed = keccak256(self._seed.raw + self._batch.to_bytes(8, "big") + entered)
+        ended = batch_of(self._batch, self._seed, self._entering)
+        self.ended.append(ended)
+        self._seed = ended.seed
         for key in self._entering:
-            tie = keccak256(self._seed.raw + key.raw).raw
-            self._orders[key] = replace(self._orders[key], tie=tie)
+            self._orders[key] = replace(self._orders[key], tie=tie_of(self._seed, key).raw)
         self._entering.clear()
 
     # Openings, each under both its orders.
