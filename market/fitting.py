@@ -23,6 +23,7 @@ from cloud_gpu.protocol.units import (
     share_down,
 )
 from cloud_gpu.protocol.values import Address
+from market.attributes import Attributes
 from market.book import RestingAsk, RestingBid
 
 
@@ -44,6 +45,7 @@ class Conditions:
     owners_min: int = 0
     barred: Set[Address] = frozenset()
     """Providers that take no verified lease any more."""
+    attributes: Attributes = field(default_factory=Attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,20 @@ def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     return Obstacle(f"terms.{name}", _HARD, 0, lambda: Words(needed or rest, found, change))
 
 
+def _memory(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    need, one = bid.terms.gpu_memory_need_mib, limits.BASIS_POINTS_ONE
+    if not need:
+        return None
+    found = min(gpu.memory_mib for gpu in ask.advert.body.profile.gpus)
+    margin = given.attributes.memory_margin.value
+    if need * (one + margin) <= found * one:
+        return None
+    size = -(-need * (one + margin) // one)
+    needed = f"{size} MiB: the job's {need} and this market's margin"
+    words = Words(needed, f"{found} MiB a GPU", f"state a need of {found * one // (one + margin)}")
+    return Obstacle("terms.gpu_memory_need_mib", _HARD, size - found, lambda: words)
+
+
 def _bond(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
     product = given.products.get(ask.ask.payload.product)
     free = given.bonds.get(ask.machine, TokenAmount(0))
@@ -234,6 +250,7 @@ _RULES: tuple[Rule, ...] = (
     _flags,
     _audited,
     _terms,
+    _memory,
     _cap,
     _bond,
 )

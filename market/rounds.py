@@ -86,6 +86,7 @@ class Rounds:
             },
             owners_min=floor.rules.class_owners_min,
             barred=floor.ledger.barred.keys(),
+            attributes=floor.rules.attributes,
         )
 
     def _busy(self) -> frozenset[tuple[Address, int]]:

@@ -14,6 +14,7 @@ from cloud_gpu.protocol.futures import FuturesRules
 from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Value
+from market.attributes import Attributes
 
 ROUND_MS_MAX = 60_000
 BATCH_MATCHES_MAX = 50
@@ -54,6 +55,8 @@ class MarketRules(Value, frozen=True, kw_only=True):
     """Orders of futures that arrive within one batch are cleared together."""
     position_limit: BasisPoints = BasisPoints(2_500)
     """What one account may hold of the hours that a product's machines have in a window."""
+    attributes: Attributes = Attributes()
+    """Facts that make one fitting machine better than another; never a price."""
 
     def __post_init__(self) -> None:
         if self.matcher.is_zero:

@@ -14,7 +14,7 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import KeyRole, NodeBinding, PeerId
 from cloud_gpu.protocol.signing import Signed, Statement, TypedData
-from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price
+from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256
 
 AskId = NewType("AskId", Digest)
@@ -176,6 +176,17 @@ class Terms(Value, frozen=True, kw_only=True):
     """GPUs that come together: each node gives a multiple of it. 0: as many as a machine has."""
     start_from: int = 0
     """Unix seconds before which it is not matched; 0: at once. `Bid.start_by` ends the window."""
+    block: bool = False
+    """For lane B: sealed until the block auction that takes it has cleared; one price for all."""
+    gpu_memory_need_mib: int = 0
+    """What the job takes of each GPU's memory; the market's margin is put on top."""
+    communication: BasisPoints = BasisPoints(0)
+    """Of the running time, what machines of one bid spend on each other: weighs how near they
+    are."""
+    electricity_weight: BasisPoints = BasisPoints(0)
+    """How much of a machine's electricity counts as if the buyer paid for it."""
+    carbon_price: TokenAmount = TokenAmount(0)
+    """What a kilogram of CO2 counts for, likewise; nobody is charged for either."""
     one_round: bool = False
     """Immediate or cancel: what the first round does not match, or what then does not open, ends
     there, instead of waiting until the bid's `start_by`."""
@@ -187,6 +198,9 @@ class Terms(Value, frozen=True, kw_only=True):
         if any(len(word) > 64 for word in words):
             raise ValueError("a word of the terms has at most 64 characters")
         _within("terms.chunk", self.chunk, 0, limits.GPUS_MAX)
+        _within("terms.gpu_memory_need_mib", self.gpu_memory_need_mib, 0, 2**24 - 1)
+        _within("terms.communication", self.communication.value, 0, limits.BASIS_POINTS_ONE)
+        _within("terms.carbon_price", self.carbon_price.value, 0, limits.PRICE_MAX)
         _within("terms.start_from", self.start_from, 0, 2**32 - 1)
 
     @property
