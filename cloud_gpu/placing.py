@@ -144,8 +144,8 @@ class Placement:
         self._silence = ""
         placed.report = report
         placed.rejection = report.rejection or placed.rejection
-        if report.advert is not None:
-            self._adverts[_lease_words(report.advert)] = report.advert
+        for advert in report.adverts:
+            self._adverts[_lease_words(advert)] = advert
         if report.state in (BidState.REJECTED, BidState.EXPIRED, BidState.CANCELLED):
             placed.standing = _Standing.DEAD
 

@@ -55,8 +55,8 @@ class Answers:
         *,
         rejection: Rejection | None = None,
         price: Price | None = None,
-        lease: LeaseKey | None = None,
-        advert: SignedAdvert | None = None,
+        leases: tuple[LeaseKey, ...] = (),
+        adverts: tuple[SignedAdvert, ...] = (),
         explanation: Explanation | None = None,
     ) -> RestingBid:
         """Take one step of the table; a step that does not apply changes nothing."""
@@ -68,8 +68,8 @@ class Answers:
             state=state,
             rejection=rejection,
             price=price,
-            lease=lease,
-            advert=advert,
+            leases=leases,
+            adverts=adverts,
             explanation=explanation,
         )
         return self.put(replace(bid, state=state, report=report))

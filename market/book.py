@@ -44,6 +44,11 @@ class RestingAsk:
         return MachineKey(provider=self.ask.payload.provider, index=self.ask.payload.index)
 
     @property
+    def gpus(self) -> int:
+        """Of that machine."""
+        return len(self.advert.body.profile.gpus)
+
+    @property
     def rank(self) -> tuple[int, int, bytes]:
         """Its place among the asks of its product, cheapest first."""
         return self.ask.payload.min_price_per_hour.value, self.batch, self.tie
@@ -82,7 +87,7 @@ class RestingBid:
 
     @property
     def rank(self) -> tuple[int, int, bytes]:
-        """Its place among the bids, dearest first."""
+        """Its place among the bids, dearest first; alternatives of one price share it."""
         return -self.bid.payload.max_price_per_hour.value, self.batch, self.tie
 
 

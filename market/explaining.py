@@ -13,9 +13,11 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.match import Explanation, Obstruction
+from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.units import Price, TokenAmount, format_tokens
 from market.book import RestingAsk, RestingBid
 from market.fitting import Conditions, Obstacle, obstacles
+from market.gangs import most_together
 
 Way = tuple[list[Obstacle], RestingAsk]
 """An ask, and all that keeps it from a bid."""
@@ -36,9 +38,13 @@ def explain(
     if not asks:
         return short or _nothing_free(bid, given), Explanation(asks=0)
     ways = [(list(obstacles(bid, ask, given)), ask) for ask in asks]
+    fitting = [ask for found, ask in ways if not found]
     lost = [taken_at[ask.machine] for found, ask in ways if not found and ask.machine in taken_at]
     if short is not None:
         rejection, change = short, short.next
+    elif fitting and bid.bid.payload.count > fitting[0].gpus:
+        rejection = _too_few(bid, fitting, taken_at)
+        change = rejection.next
     elif lost:
         rejection, change = _outbid(bid, lost), _price_above(lost)
     else:
@@ -50,27 +56,35 @@ def explain(
 
 def explain_match(
     bid: RestingBid,
-    ask: RestingAsk,
+    matched: Sequence[RestingAsk],
     asks: Sequence[RestingAsk],
     taken_at: Mapping[MachineKey, Price],
     given: Conditions,
 ) -> Explanation:
     """Why a match has its price: what it passed by on the way up from the cheapest ask."""
-    cheaper = [other for other in asks if other.rank < ask.rank]
+    own, dearest = {ask.machine for ask in matched}, matched[-1]
+    cheaper = [ask for ask in asks if ask.rank < dearest.rank and ask.machine not in own]
     ways = [(list(obstacles(bid, other, given)), other) for other in cheaper]
     taken = sum(1 for found, other in ways if not found and other.machine in taken_at)
-    price, limit = ask.ask.payload.min_price_per_hour, bid.bid.payload.max_price_per_hour
+    limit = format_tokens(bid.bid.payload.max_price_per_hour)
     passed = f"{len(cheaper)} cheaper {'machine' if len(cheaper) == 1 else 'machines'}"
     why = f"; of {passed} {len(cheaper) - taken} did not fit and {taken} went to bids before it"
     return Explanation(
-        asks=len(cheaper) + 1,
+        asks=len(cheaper) + len(own),
         obstructions=_obstructions(ways),
         taken=taken,
-        price=(
-            f"The provider is paid what it asks, {format_tokens(price)}"
-            f" (the limit was {format_tokens(limit)}){why if cheaper else ''}."
-        ),
+        price=(f"{_asked(matched)} (the limit was {limit}){why if cheaper else ''}."),
     )
+
+
+def _asked(matched: Sequence[RestingAsk]) -> str:
+    low, high = (
+        format_tokens(ask.ask.payload.min_price_per_hour) for ask in (matched[0], matched[-1])
+    )
+    if len(matched) == 1:
+        return f"The provider is paid what it asks, {low}"
+    span = low if low == high else f"{low} to {high}"
+    return f"Each of {len(matched)} machines is paid what it asks, {span}"
 
 
 def _obstructions(ways: Sequence[Way]) -> tuple[Obstruction, ...]:
@@ -124,6 +138,29 @@ def _kept_off(ways: Sequence[Way]) -> Rejection:
         found=told[0].found,
         needed=told[0].needed,
         next=advice,
+    )
+
+
+def _too_few(
+    bid: RestingBid, fitting: Sequence[RestingAsk], taken_at: Mapping[MachineKey, Price]
+) -> Rejection:
+    """A gang opens whole or not at all."""
+    gpus, wanted = fitting[0].gpus, bid.bid.payload.count
+    free = [ask for ask in fitting if ask.machine not in taken_at]
+    gone, together = len(fitting) - len(free), most_together(bid, free) * gpus
+    near = {Scope.ANY: ""}.get(bid.terms.scope, f" in one {bid.terms.scope}")
+    chunk = f" in chunks of {bid.terms.chunk}" if bid.terms.chunk > gpus else ""
+    went = f"; {gone * gpus} more went to bids before it" if gone else ""
+    return Rejection(
+        reason=RejectReason.NO_MATCH,
+        field="bid.count",
+        found=f"{together} fitting GPUs{near}{chunk} that are free{went}",
+        needed=f"{wanted}{near}{chunk}",
+        next=(
+            f"Bid for {together} GPUs, by one more bid of the same nonce."
+            if together
+            else "Bid for fewer GPUs or a wider scope, by one more bid of the same nonce."
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import (
     BasisPoints,
+    GpuSeconds,
     TokenAmount,
     cost_down,
     format_duration,
@@ -77,8 +78,9 @@ _EASY, _HARD, _NOT_THE_BUYERS = 1, 10, 1_000
 
 
 def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
-    """What the lease would lock at the ask's price."""
-    return cost_down(ask.ask.payload.min_price_per_hour, bid.bid.payload.quantity)
+    """What the lease of this one machine would lock at the ask's price."""
+    quantity = GpuSeconds(ask.gpus * bid.bid.payload.duration)
+    return cost_down(ask.ask.payload.min_price_per_hour, quantity)
 
 
 def locked_by(bid: RestingBid, ask: RestingAsk) -> TokenAmount:

@@ -77,13 +77,17 @@ class Floor:
             self.book.end_batch()
         return batch
 
-    def give_up(self, opening: Opening, why: Rejection, blame: Blame = Blame.NOBODY) -> None:
-        """An opening came to nothing: free what it held; its bid waits again, or ends."""
-        self.openings.drop(opening.bid)
-        self.book.release(opening.ask.machine, opening.bid)
+    def give_up(
+        self, opening: Opening, why: Rejection, blame: Blame = Blame.NOBODY, refused: int = 0
+    ) -> None:
+        """An opening came to nothing: free what it held; its bid waits again, or ends.
+
+        `refused` says which of its asks is to blame, if one is.
+        """
+        self.drop_opening(opening)
         if blame is Blame.ASK:
-            self.shelf.refuse(opening.ask, self.at)
-        self.shelf.sync(opening.ask.machine, self.at)
+            self.shelf.refuse(opening.asks[refused], self.at)
+            self.shelf.sync(opening.asks[refused].machine, self.at)
         self.has_news = True
         bid = self.book.bid(opening.bid)
         if bid is None or bid.state is not BidState.MATCHED:
@@ -101,6 +105,13 @@ class Floor:
             self.answers.requeue(
                 bid, why, failures=failures, not_before=self._retry_at(blame, failures)
             )
+
+    def drop_opening(self, opening: Opening) -> None:
+        """Forget an opening and free the machines that it holds."""
+        self.openings.drop(opening.bid)
+        for ask in opening.asks:
+            self.book.release(ask.machine, opening.bid)
+            self.shelf.sync(ask.machine, self.at)
 
     def _retry_at(self, blame: Blame, failures: int) -> Instant:
         return 0 if blame is Blame.ASK else retry_after(failures, self.rules, self.now)

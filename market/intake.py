@@ -22,13 +22,14 @@ from cloud_gpu.protocol.orders import (
     SignedAdvert,
     SignedBid,
     SignedCancellation,
+    Terms,
 )
 from cloud_gpu.protocol.product import Product, ProductFlags
 from cloud_gpu.protocol.signing import Verified, verify, verify_statement
-from cloud_gpu.protocol.units import BasisPoints, cost_down, format_duration
+from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, cost_down, format_duration
 from cloud_gpu.protocol.values import Address, keccak256
 from market.ledger import Ledger
-from market.rules import MarketRules
+from market.rules import GANG_MACHINES_MAX, MarketRules
 
 ADDRESSES_MAX = 8
 """Multiaddrs in one advert."""
@@ -53,9 +54,18 @@ def check_bid(
         _wrong_matcher("bid.matcher", bid.matcher, rules)
         or _wrong_terms(order)
         or _wrong_life("bid.start_by", bid.start_by, at)
-        or _wrong_product(bid, products.get(bid.product))
+        or _wrong_window(bid, order.terms)
+    )
+    if refused is not None:
+        return refused
+    product = products.get(bid.product)
+    if product is None:
+        return _unknown_product("bid.product", bid.product)
+    refused = (
+        _wrong_gang(bid, order.terms, product)
+        or _wrong_flags(bid, product)
         or _wrong_fee("bid.max_fee_bps", bid.max_fee_bps, fee)
-        or _wrong_cap(bid)
+        or _wrong_cap(bid, product.slice_gpus)
     )
     if refused is not None:
         return refused
@@ -183,17 +193,7 @@ def _wrong_terms(order: SignedBid) -> Rejection | None:
     )
 
 
-def _wrong_product(bid: Bid, product: Product | None) -> Rejection | None:
-    if product is None:
-        return _unknown_product("bid.product", bid.product)
-    if bid.count != product.slice_gpus:
-        return Rejection(
-            reason=RejectReason.WRONG_COUNT,
-            field="bid.count",
-            found=str(bid.count),
-            needed=f"{product.slice_gpus}, the GPUs of one machine of product {product.id}",
-            next="Bid for the product whose machines have as many GPUs as you need.",
-        )
+def _wrong_flags(bid: Bid, product: Product) -> Rejection | None:
     verified = bool(bid.flags & BidFlags.VERIFIED)
     if verified and not product.flags & ProductFlags.VERIFIED:
         return Rejection(
@@ -212,6 +212,49 @@ def _wrong_product(bid: Bid, product: Product | None) -> Rejection | None:
             next="Only verified leases pay for audits.",
         )
     return None
+
+
+def _wrong_gang(bid: Bid, terms: Terms, product: Product) -> Rejection | None:
+    gpus = product.slice_gpus
+    machines, rest = divmod(bid.count, gpus)
+    if rest or machines > GANG_MACHINES_MAX:
+        return Rejection(
+            reason=RejectReason.WRONG_COUNT,
+            field="bid.count",
+            found=str(bid.count),
+            needed=f"1 to {GANG_MACHINES_MAX} times {gpus}, the GPUs of a machine of product"
+            f" {product.id}",
+            next="Bid for whole machines, or for a product of another size.",
+        )
+    if terms.chunk and (terms.chunk % gpus or bid.count % terms.chunk):
+        return Rejection(
+            reason=RejectReason.WRONG_COUNT,
+            field="terms.chunk",
+            found=str(terms.chunk),
+            needed=f"a multiple of {gpus} that divides {bid.count}, or 0",
+            next="Chunks are whole machines, and the bid is whole chunks.",
+        )
+    if machines > 1 and not bid.flags & BidFlags.PAY_AS_ASK:
+        return Rejection(
+            reason=RejectReason.FLAGS_DIFFER,
+            field="bid.flags",
+            found=f"{machines} machines at one price",
+            needed=f"flag {int(BidFlags.PAY_AS_ASK)}, pay-as-ask",
+            next="Sign the bid with that flag: each machine is paid its own price.",
+        )
+    return None
+
+
+def _wrong_window(bid: Bid, terms: Terms) -> Rejection | None:
+    if terms.start_from <= bid.start_by:
+        return None
+    return Rejection(
+        reason=RejectReason.DURATION_OUTSIDE_LIMITS,
+        field="terms.start_from",
+        found=str(terms.start_from),
+        needed=f"at most {bid.start_by}, the bid's start-by",
+        next="Let the start window end after it begins.",
+    )
 
 
 def _unknown_product(field: str, found: int) -> Rejection:
@@ -236,8 +279,9 @@ def _wrong_fee(field: str, limit: BasisPoints, fee: BasisPoints) -> Rejection | 
     )
 
 
-def _wrong_cap(bid: Bid) -> Rejection | None:
-    cost = cost_down(bid.max_price_per_hour, bid.quantity).value
+def _wrong_cap(bid: Bid, slice_gpus: int) -> Rejection | None:
+    quantity = GpuSeconds(slice_gpus * bid.duration)
+    cost = cost_down(bid.max_price_per_hour, quantity).value
     if 1 <= cost <= limits.LEASE_CAP_MAX:
         return None
     return Rejection(

@@ -12,10 +12,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
+from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.orders import BidId
+from cloud_gpu.protocol.orders import BidId, SignedAdvert
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk
@@ -87,14 +87,20 @@ class Opening:
     bid: BidId
     buyer: Address
     nonce: int
-    ask: RestingAsk
+    asks: tuple[RestingAsk, ...]
+    """A lease each; all of them open or none."""
     price: Price
     locked: TokenAmount
     """Of the buyer's cash, once it opens."""
-    call: OpenBatch
+    call: OpeningCall
     posted_at: Instant
     is_settled: bool = False
     """The lease opened; kept in case that its block does not stay."""
+
+    @property
+    def adverts(self) -> tuple[SignedAdvert, ...]:
+        """Where its machines' nodes are."""
+        return tuple(ask.advert for ask in self.asks)
 
     def settled(self) -> Opening:
         """After LeaseOpened."""
@@ -134,14 +140,14 @@ class Openings:
             sums[opening.buyer] = sums.get(opening.buyer, 0) + opening.locked.value
         return sums
 
-    def in_call(self, call: OpenBatch) -> list[Opening]:
+    def in_call(self, call: OpeningCall) -> list[Opening]:
         """The openings that one transaction carries and that still wait for it."""
         return [opening for opening in self.on_their_way() if opening.call == call]
 
     def rows(self) -> list[list[object]]:
         """Everything in it in one fixed order, for a digest of the state."""
         return [
-            [bid, found.ask.id, found.price, found.posted_at, found.is_settled]
+            [bid, [ask.id for ask in found.asks], found.price, found.posted_at, found.is_settled]
             for bid, found in sorted(self._of.items())
         ]
 
@@ -149,11 +155,12 @@ class Openings:
 def openings_for(fills: Sequence[Fill], rules: MarketRules, now: Instant) -> list[Opening]:
     """Group a round's matches into transactions: one product and one price, the asks' own, each.
 
-    Within a group a buyer's matches stand together, which saves gas, in the order in which its bids
-    were served.
+    A gang has one for itself, since it opens whole or reverts; its bid says that each machine is
+    paid its own ask. Within a group a buyer's matches stand together, which saves gas, in the order
+    in which its bids were served.
     """
     groups: dict[tuple[int, int], list[Fill]] = {}
-    for fill in fills:
+    for fill in (fill for fill in fills if len(fill.asks) == 1):
         groups.setdefault((fill.bid.bid.payload.product, fill.price.value), []).append(fill)
     openings = []
     for (product, price), group in sorted(groups.items()):
@@ -165,19 +172,32 @@ def openings_for(fills: Sequence[Fill], rules: MarketRules, now: Instant) -> lis
                 price=Price(price),
                 market_id=rules.market_id,
                 matches=tuple(
-                    MatchedOrders(ask=fill.ask.ask.signed, bid=fill.bid.bid.signed) for fill in part
+                    MatchedOrders(ask=fill.asks[0].ask.signed, bid=fill.bid.bid.signed)
+                    for fill in part
                 ),
             )
             openings += [_opening(fill, call, now) for fill in part]
-    return openings
+    return openings + [
+        _opening(fill, _gang_call(fill, rules), now) for fill in fills if len(fill.asks) > 1
+    ]
 
 
-def _opening(fill: Fill, call: OpenBatch, now: Instant) -> Opening:
+def _gang_call(fill: Fill, rules: MarketRules) -> OpenGang:
+    return OpenGang(
+        product=fill.bid.bid.payload.product,
+        price=fill.price,
+        market_id=rules.market_id,
+        bid=fill.bid.bid.signed,
+        asks=tuple(ask.ask.signed for ask in fill.asks),
+    )
+
+
+def _opening(fill: Fill, call: OpeningCall, now: Instant) -> Opening:
     return Opening(
         bid=fill.bid.id,
         buyer=fill.bid.bid.payload.buyer,
         nonce=fill.bid.bid.payload.nonce,
-        ask=fill.ask,
+        asks=fill.asks,
         price=fill.price,
         locked=fill.locked,
         call=call,
@@ -185,9 +205,9 @@ def _opening(fill: Fill, call: OpenBatch, now: Instant) -> Opening:
     )
 
 
-def calls_of(openings: Sequence[Opening]) -> list[OpenBatch]:
+def calls_of(openings: Sequence[Opening]) -> list[OpeningCall]:
     """The distinct transactions of some openings, in their order."""
-    calls: list[OpenBatch] = []
+    calls: list[OpeningCall] = []
     for opening in openings:
         if opening.call not in calls:
             calls.append(opening.call)

@@ -29,7 +29,7 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.units import BasisPoints, Instant
+from cloud_gpu.protocol.units import BasisPoints, Instant, instant
 from cloud_gpu.protocol.values import Digest
 from market.book import RestingAsk, RestingBid
 from market.floor import Floor
@@ -250,6 +250,7 @@ class Matchmaker:
             terms=event.order.terms,
             inbox=event.inbox,
             batch=floor.batch(),
+            not_before=instant(event.order.terms.start_from),
             report=BidReport(bid=key, state=BidState.PENDING),
         )
         refused = self._beside_others(resting)

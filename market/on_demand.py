@@ -1,9 +1,10 @@
-"""Lane A, for what starts now: bids in price-time order, each wish takes the cheapest that fits.
+"""Lane A, for what starts now: bids in price-time order, each takes the cheapest that fits.
 
-A wish is a nonce: its bids are alternatives, and it wants the one ask that locks least. It gives
-way to bids before its own, and then takes its next cheapest (deferred acceptance). So nothing
-cheaper is left for whoever was served, and no bid has justified envy. The provider is paid his
-ask. Integers only, no order of dicts, no clock; a twin in the tests agrees.
+Bids of one nonce and price are one wish, for which the best of them is taken: the most GPUs, then
+what locks least. A dearer bid of that nonce comes before, and what it takes ends the others. So
+nothing that a bid takes fits a bid before it that was left without: no bid has justified envy, and
+whoever says that one has can show it with the two bids and the asks. Each provider is paid his ask.
+Integers only, no order of dicts, no clock; a twin in the tests agrees.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.lease import MachineKey
-from cloud_gpu.protocol.orders import AskId, BidId
+from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import Nonce, RestingAsk, RestingBid
 from market.explaining import short_of_cash
 from market.fitting import Conditions, fits, locked_by
+from market.gangs import cheapest_gang, takes_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,15 @@ class Fill:
     """A match of this round."""
 
     bid: RestingBid
-    ask: RestingAsk
-    price: Price
+    asks: tuple[RestingAsk, ...]
+    """A lease each, cheapest first; of one bid all open or none."""
     locked: TokenAmount
-    """Of the buyer's cash."""
+    """Of the buyer's cash, for all of them."""
+
+    @property
+    def price(self) -> Price:
+        """The dearest ask's; of several, each is paid its own."""
+        return self.asks[-1].ask.payload.min_price_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,11 @@ class Clearing:
     @property
     def taken_at(self) -> dict[MachineKey, Price]:
         """The limit price at which each machine went."""
-        return {fill.ask.machine: fill.bid.bid.payload.max_price_per_hour for fill in self.fills}
+        return {
+            ask.machine: fill.bid.bid.payload.max_price_per_hour
+            for fill in self.fills
+            for ask in fill.asks
+        }
 
 
 def clear(
@@ -61,99 +73,65 @@ def clear(
 
     `bids` dearest first; `asks` per product, free ones only, cheapest first; `cash` of the buyers
     in base units, less what openings on their way will lock; `busy` are the nonces of bids that
-    are matched already. A buyer's cash goes to its wishes in the order of their dearest bids.
+    are matched already.
     """
     waiting = [bid for bid in bids if bid.nonce not in busy]
-    wishes: dict[Nonce, list[RestingBid]] = {}
-    for bid in waiting:
-        wishes.setdefault(bid.nonce, []).append(bid)
-    lane = _Lane(wishes, {bid.id: place for place, bid in enumerate(waiting)}, asks, cash, given)
-    for bid in waiting:
-        if bid is wishes[bid.nonce][0]:
-            lane.serve(bid.nonce)
-        lane.pass_by(bid)
-    left_over = tuple(bid for bid in waiting if bid.nonce not in lane.fills)
+    free = {product: list(ladder) for product, ladder in asks.items()}
+    left = dict(cash)
+    fills: dict[Nonce, Fill] = {}
+    short: dict[BidId, Rejection] = {}
+    for (_, nonce), group in groupby(waiting, key=lambda bid: (bid.rank, bid.nonce)):
+        if nonce in fills:
+            continue
+        buyer, wish = nonce[0], list(group)
+        ways = [way for bid in wish if (way := _cheapest(bid, free, given)) is not None]
+        paid = [way for way in ways if buyer in left and way.locked.value <= left[buyer]]
+        if not paid:
+            cash_left = left.get(buyer)
+            short |= {way.bid.id: short_of_cash(way.bid, way.locked, cash_left) for way in ways}
+            continue
+        best = min(paid, key=_preference)
+        fills[nonce] = best
+        left[buyer] -= best.locked.value
+        ladder = free[best.bid.bid.payload.product]
+        for ask in best.asks:
+            del ladder[bisect_left(ladder, _order(ask), key=_order)]
+    unmatched = tuple(bid for bid in waiting if bid.nonce not in fills)
     return Clearing(
-        fills=tuple(sorted(lane.fills.values(), key=lambda fill: lane.place(fill.bid))),
-        unmatched=left_over,
-        short={bid.id: lane.short[bid.id] for bid in left_over if bid.id in lane.short},
+        fills=tuple(fills.values()),
+        unmatched=unmatched,
+        short={bid.id: short[bid.id] for bid in unmatched if bid.id in short},
     )
 
 
-class _Lane:
-    """Who holds which ask while a round is cleared; an ask only ever goes to a bid before."""
-
-    def __init__(
-        self,
-        wishes: Mapping[Nonce, Sequence[RestingBid]],
-        places: Mapping[BidId, int],
-        asks: Mapping[int, Sequence[RestingAsk]],
-        cash: Mapping[Address, int],
-        given: Conditions,
-    ) -> None:
-        self._wishes, self._places, self._asks, self._given = wishes, places, asks, given
-        self._open = {product: list(ladder) for product, ladder in asks.items()}
-        """Without what bids that were passed by hold: no later bid can take it from them."""
-        self._left = dict(cash)
-        self._holders: dict[AskId, RestingBid] = {}
-        self._rungs: dict[BidId, int] = {}
-        """Of each bid that lost an ask: what is below on its ladder stays closed to it."""
-        self.fills: dict[Nonce, Fill] = {}
-        self.short: dict[BidId, Rejection] = {}
-
-    def place(self, bid: RestingBid) -> int:
-        """In the order of service; 0 is first."""
-        return self._places[bid.id]
-
-    def serve(self, nonce: Nonce) -> None:
-        """A wish takes its cheapest ask; whoever held that takes his next, and so on."""
-        wanting: Nonce | None = nonce
-        while wanting is not None:
-            found = [self._cheapest(bid, is_back=wanting != nonce) for bid in self._wishes[wanting]]
-            ways = [way for way in found if way is not None]
-            best = min(ways, key=self._cost, default=None)
-            cash = self._left.get(wanting[0])
-            if best is None or (cash or 0) < best.locked.value:
-                self.short |= {way.bid.id: short_of_cash(way.bid, way.locked, cash) for way in ways}
-                return
-            wanting = self._take(best)
-
-    def pass_by(self, bid: RestingBid) -> None:
-        """All bids from here on come after this one: what it holds is closed to them."""
-        fill = self.fills.get(bid.nonce)
-        if fill is None or fill.bid is not bid:
-            return
-        ladder = self._open[bid.bid.payload.product]
-        place = bisect_left(ladder, fill.ask.rank, key=lambda ask: ask.rank)
-        assert ladder[place] is fill.ask, (ladder[place].id, fill.ask.id)
-        del ladder[place]
-
-    def _take(self, fill: Fill) -> Nonce | None:
-        """Returns the wish that held the ask before."""
-        before = self._holders.get(fill.ask.id)
-        if before is not None:
-            lost = self.fills.pop(before.nonce)
-            self._left[before.nonce[0]] += lost.locked.value
-        self._holders[fill.ask.id] = fill.bid
-        self.fills[fill.bid.nonce] = fill
-        self._left[fill.bid.nonce[0]] -= fill.locked.value
-        return None if before is None else before.nonce
-
-    def _cheapest(self, bid: RestingBid, *, is_back: bool) -> Fill | None:
-        """`is_back`: it lost what it took. Then asks of bids passed by may yet be open to it."""
-        ladder = (self._asks if is_back else self._open).get(bid.bid.payload.product, ())
-        limit, place = bid.bid.payload.max_price_per_hour, self.place(bid)
-        for rung in range(self._rungs.get(bid.id, 0) if is_back else 0, len(ladder)):
-            ask = ladder[rung]
-            price = ask.ask.payload.min_price_per_hour
-            if price > limit:
-                return None
-            holder = self._holders.get(ask.id)
-            if (holder is None or place < self.place(holder)) and fits(bid, ask, self._given):
-                if is_back:
-                    self._rungs[bid.id] = rung
-                return Fill(bid, ask, price, locked_by(bid, ask))
+def _cheapest(
+    bid: RestingBid, free: Mapping[int, Sequence[RestingAsk]], given: Conditions
+) -> Fill | None:
+    payload = bid.bid.payload
+    fitting: list[RestingAsk] = []
+    for ask in free.get(payload.product, ()):
+        if ask.ask.payload.min_price_per_hour > payload.max_price_per_hour:
+            break
+        if not fits(bid, ask, given):
+            continue
+        fitting.append(ask)
+        if len(fitting) * ask.gpus == payload.count and takes_any(bid, ask.gpus):
+            break
+    gang = cheapest_gang(bid, fitting)
+    if gang is None:
         return None
+    locked = TokenAmount(sum(locked_by(bid, ask).value for ask in gang))
+    return Fill(bid, gang, locked)
 
-    def _cost(self, fill: Fill) -> tuple[int, tuple[int, int, bytes], int]:
-        return fill.locked.value, fill.ask.rank, self.place(fill.bid)
+
+def _order(ask: RestingAsk) -> tuple[tuple[int, int, bytes], MachineKey]:
+    return ask.rank, ask.machine
+
+
+def _preference(fill: Fill) -> tuple[int, int, list[tuple[int, int, bytes]], BidId]:
+    return (
+        -fill.bid.bid.payload.count,
+        fill.locked.value,
+        [ask.rank for ask in fill.asks],
+        fill.bid.id,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cloud_gpu.protocol.calls import ChainCall, OpenBatch
+from cloud_gpu.protocol.calls import ChainCall, OpenBatch, OpenGang
 from cloud_gpu.protocol.chain_events import (
     BidsCancelled,
     ChainAdvanced,
@@ -21,10 +21,12 @@ from cloud_gpu.protocol.effects import ListProduct, ReportLease
 from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened
 from cloud_gpu.protocol.future_reports import FutureContract
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
-from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.units import cost_down
+from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
+from market.fitting import cap_of
 from market.floor import Floor
 from market.futures_outcomes import FutureOutcomes
 from market.leasing import BidStep, Opening, blame_for, reverted
@@ -80,24 +82,37 @@ class Outcomes:
         if bid is None:
             return
         floor.ledger.void(*bid.nonce)
-        opening = floor.openings.of(bid.id)
-        price, advert = None, None
-        if opening is not None:
-            floor.book.release(opening.ask.machine, bid.id)
-            if _key_of(opening.ask) == event.terms.key:
-                price, advert = opening.price, opening.ask.advert
-                floor.openings.put(opening.settled())
-            else:  # the buyer opened it with another ask; ours can no longer open
-                floor.openings.drop(bid.id)
-                floor.shelf.sync(opening.ask.machine, floor.at)
+        before = (
+            bid.report if bid.state is BidState.OPENED else BidReport(bid=bid.id, state=bid.state)
+        )
+        price, adverts = self._as_posted(bid, event)
         if price is None and known is not None:
             # The machine's node is where it was; its ask may be a newer one at another price.
-            asked, advert = known.ask.payload.min_price_per_hour, known.advert
-            is_price = cost_down(asked, bid.bid.payload.quantity) == event.terms.cap
-            price = asked if is_price else None
-        floor.answers.move(bid, BidStep.OPEN, price=price, lease=event.terms.key, advert=advert)
+            asked, adverts = known.ask.payload.min_price_per_hour, (*before.adverts, known.advert)
+            price = asked if cap_of(bid, known) == event.terms.cap else None
+        floor.answers.move(
+            bid,
+            BidStep.OPEN,
+            price=price,
+            leases=(*before.leases, event.terms.key),
+            adverts=adverts,
+        )
         self._void_alternatives(bid)
         self._futures.void_spent(bid.nonce[0])
+
+    def _as_posted(
+        self, bid: RestingBid, event: LeaseOpened
+    ) -> tuple[Price | None, tuple[SignedAdvert, ...]]:
+        """Price and nodes of a lease that our opening made; of a gang there are several."""
+        floor, opening = self._floor, self._floor.openings.of(bid.id)
+        if opening is None:
+            return None, ()
+        if event.terms.key not in map(_key_of, opening.asks):
+            floor.drop_opening(opening)  # the buyer opened it with another ask: ours cannot open
+            return None, ()
+        floor.book.release(event.terms.key.machine, bid.id)
+        floor.openings.put(opening.settled())
+        return opening.price, opening.adverts
 
     def _void_alternatives(self, opened: RestingBid) -> None:
         for bid in self._floor.book.alternatives(opened.nonce):
@@ -110,15 +125,20 @@ class Outcomes:
                 self._floor.answers.void(bid)
 
     def _skipped(self, event: EntrySkipped) -> None:
-        if not isinstance(event.call, OpenBatch) or event.position >= len(event.call.matches):
-            return
-        bid = event.call.matches[event.position].bid.payload.id
+        match event.call:
+            case OpenBatch(matches=matches) if event.position < len(matches):
+                bid, refused = matches[event.position].bid.payload.id, 0
+            case OpenGang(bid=signed, asks=asks) if event.position < len(asks):
+                bid, refused = signed.payload.id, event.position
+            case _:
+                return
         opening = self._floor.openings.of(bid)
         if opening is not None and not opening.is_settled and opening.call == event.call:
-            self._floor.give_up(opening, event.rejection, blame_for(event.rejection))
+            blame = blame_for(event.rejection)
+            self._floor.give_up(opening, event.rejection, blame, refused)
 
     def _failed(self, call: ChainCall, error: str) -> None:
-        if isinstance(call, OpenBatch):
+        if isinstance(call, OpenBatch | OpenGang):
             for opening in self._floor.openings.in_call(call):
                 self._floor.give_up(opening, reverted(error))
 
@@ -130,7 +150,8 @@ class Outcomes:
                 continue
             bid = floor.answers.move(bid, BidStep.UNDO)
             opening = floor.openings.of(bid.id)
-            if opening is not None and floor.book.holder(opening.ask.machine) is None:
+            holders = {floor.book.holder(ask.machine) for ask in opening.asks} if opening else set()
+            if opening is not None and holders <= {None, bid.id}:
                 self._post_again(bid, opening)
             else:
                 floor.openings.drop(bid.id)
@@ -141,9 +162,11 @@ class Outcomes:
 
     def _post_again(self, bid: RestingBid, opening: Opening) -> None:
         floor = self._floor
-        floor.book.hold(opening.ask.machine, bid.id)
+        for ask in opening.asks:
+            floor.book.release(ask.machine, bid.id)
+            floor.book.hold(ask.machine, bid.id)
         floor.openings.put(opening.posted_again(floor.now))
-        floor.answers.move(bid, BidStep.MATCH, price=opening.price, advert=opening.ask.advert)
+        floor.answers.move(bid, BidStep.MATCH, price=opening.price, adverts=opening.adverts)
 
     def _report_lease(self, event: ChainEvent, lease: LeaseKey, before: LeaseReport | None) -> None:
         report = self._floor.ledger.leases.get(lease)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
+from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall, pairs_of
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     MarketEffect,
@@ -98,8 +98,8 @@ def replay_lines(
         events += 1
         orders += isinstance(step.event, AskHeard | BidSubmitted | FutureSubmitted)
         for effect in step.effects:
-            if isinstance(effect, Transact) and isinstance(effect.call, OpenBatch):
-                for entry in effect.call.matches:
+            if isinstance(effect, Transact) and isinstance(effect.call, OpenBatch | OpenGang):
+                for entry in pairs_of(effect.call):
                     matches += 1
                     yield to_json(_match(effect.call, entry, step.at, step.market.status().rounds))
             elif isinstance(effect, Reported):
@@ -188,7 +188,7 @@ def _differing(found: bytes, needed: bytes) -> tuple[str, str, str]:
     return "report", "other bytes for the same values", needed.decode()[:_SHOWN]
 
 
-def _match(call: OpenBatch, entry: MatchedOrders, now: Instant, number: int) -> ReplayedMatch:
+def _match(call: OpeningCall, entry: MatchedOrders, now: Instant, number: int) -> ReplayedMatch:
     ask, bid = entry.ask.payload, entry.bid.payload
     return ReplayedMatch(
         at=now,

@@ -103,20 +103,22 @@ class Rounds:
         for place, opening in enumerate(openings):
             bid = floor.book.bid(opening.bid)
             assert bid is not None, opening.bid
-            floor.book.hold(opening.ask.machine, opening.bid)
+            for ask in opening.asks:
+                floor.book.hold(ask.machine, opening.bid)
             floor.openings.put(opening)
             how = None
             if place < EXPLAINED_BIDS_MAX:
-                ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
-                how = explain_match(bid, opening.ask, ladder, taken_at, given)
+                ladder = _compared(bid, asks)
+                how = explain_match(bid, opening.asks, ladder, taken_at, given)
             floor.answers.move(
                 bid,
                 BidStep.MATCH,
                 price=opening.price,
-                advert=opening.ask.advert,
+                adverts=opening.adverts,
                 explanation=how,
             )
-            floor.shelf.sync(opening.ask.machine, floor.at)
+            for ask in opening.asks:
+                floor.shelf.sync(ask.machine, floor.at)
         floor.out += [Transact(call=call) for call in calls_of(openings)]
 
     def _end_one_round(self, clearing: Clearing) -> None:
@@ -133,8 +135,13 @@ class Rounds:
         bids = sorted(clearing.unmatched, key=lambda bid: bid.explained_in)
         taken_at = clearing.taken_at
         for bid in bids[:EXPLAINED_BIDS_MAX]:
-            ladder = asks[bid.bid.payload.product][:EXPLAINED_ASKS_MAX]
-            why, how = explain(bid, ladder, taken_at, given, clearing.short.get(bid.id))
+            why, how = explain(
+                bid, _compared(bid, asks), taken_at, given, clearing.short.get(bid.id)
+            )
             self._floor.answers.explain(bid, why, how, self.count)
         if any(bid.explained_in < 0 for bid in bids[EXPLAINED_BIDS_MAX:]):
             self._floor.has_news = True
+
+
+def _compared(bid: RestingBid, asks: Mapping[int, Sequence[RestingAsk]]) -> Sequence[RestingAsk]:
+    return asks[bid.bid.payload.product][: EXPLAINED_ASKS_MAX + bid.bid.payload.count]

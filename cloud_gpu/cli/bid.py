@@ -251,7 +251,7 @@ def _report_row(report: BidReport) -> dict[str, Any]:
         "state": str(report.state),
         "why": str(report.rejection) if report.rejection is not None else "",
         "price": rate(report.price) if report.price is not None else None,
-        "lease": str(report.lease) if report.lease is not None else None,
+        "leases": [str(lease) for lease in report.leases],
     }
 
 
@@ -286,7 +286,7 @@ def _reports_table(rows: list[dict[str, Any]]) -> Table:
                 row.get("wanted", ""),
                 row["state"],
                 (row.get("price") or {}).get("amount", ""),
-                row.get("lease") or "",
+                "\n".join(row.get("leases", ())),
                 row.get("why", ""),
             )
             for row in rows

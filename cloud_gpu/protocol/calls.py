@@ -38,6 +38,30 @@ class OpenBatch(_Call, frozen=True, kw_only=True):
     matches: tuple[MatchedOrders, ...]
 
 
+class OpenGang(_Call, frozen=True, kw_only=True):
+    """One bid over several machines: a lease each, all or none.
+
+    `price` counts for a bid that does not say that it pays each ask's own (PAY_AS_ASK).
+    """
+
+    product: int
+    price: Price
+    market_id: int
+    bid: Signed[Bid]
+    asks: tuple[Signed[Ask], ...]
+
+
+OpeningCall: TypeAlias = OpenBatch | OpenGang
+"""What makes leases of orders."""
+
+
+def pairs_of(call: OpeningCall) -> tuple[MatchedOrders, ...]:
+    """Ask and bid of every lease that a call would open."""
+    if isinstance(call, OpenBatch):
+        return call.matches
+    return tuple(MatchedOrders(ask=ask, bid=call.bid) for ask in call.asks)
+
+
 class PostReady(_Call, frozen=True, kw_only=True):
     ready: Signed[Ready]
 
@@ -215,6 +239,7 @@ AuditCall: TypeAlias = (
 
 LeaseCall: TypeAlias = (
     OpenBatch
+    | OpenGang
     | PostReady
     | Begin
     | SettleBatch

@@ -88,8 +88,9 @@ class BidReport(Value, frozen=True, kw_only=True):
     rejection: Rejection | None = None
     """Why it was refused, or, while pending, why the last round did not match it."""
     price: Price | None = None
-    lease: LeaseKey | None = None
-    advert: SignedAdvert | None = None
-    """The matched ask, with the node's addresses."""
+    """Of a gang the dearest machine's."""
+    leases: tuple[LeaseKey, ...] = ()
+    adverts: tuple[SignedAdvert, ...] = ()
+    """The matched asks, with their nodes' addresses: one, or a gang's."""
     explanation: Explanation | None = None
     """Of the last round that looked at it."""

@@ -143,7 +143,7 @@ class PretendMarket:
                 bid=bid.id,
                 state=BidState.MATCHED,
                 price=ask.min_price_per_hour,
-                advert=advert if self.tells_adverts else None,
+                adverts=(advert,) if self.tells_adverts else (),
             )
             return
         self._reports[bid.id] = BidReport(

@@ -15,6 +15,8 @@ from cloud_gpu.protocol.calls import (
     MatchedOrders,
     OpenBatch,
     OpenFutures,
+    OpenGang,
+    OpeningCall,
     PostReady,
     RefundUnstarted,
     ReleaseLease,
@@ -38,7 +40,13 @@ from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down, share_down
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.protocol.voucher import Accept, Ready, Voucher
-from cloud_gpu.testing.simulated_book import RUNNING, LeaseRow, Revert, SimulatedBook
+from cloud_gpu.testing.simulated_book import (
+    RUNNING,
+    EntryRefused,
+    LeaseRow,
+    Revert,
+    SimulatedBook,
+)
 from cloud_gpu.testing.simulated_verification import carry_out_audit
 
 _NAMED = (LeaseEndReason.RELEASED, LeaseEndReason.NO_VOUCHERS, LeaseEndReason.HEALTH)
@@ -49,6 +57,8 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
     match call:
         case OpenBatch():
             _batch(book, call, [_opening(book, sender, call, entry) for entry in call.matches])
+        case OpenGang():
+            _open_gang(book, sender, call)
         case SettleBatch():
             _batch(book, call, [_settling(book, voucher) for voucher in call.vouchers])
         case CloseBatch():
@@ -88,9 +98,25 @@ def _opening(book: SimulatedBook, sender: Address, call: OpenBatch, entry: Match
     return lambda: _open(book, sender, call, entry)
 
 
+def _open_gang(book: SimulatedBook, sender: Address, call: OpenGang) -> None:
+    for position, ask in enumerate(call.asks):
+        entry = MatchedOrders(ask=ask, bid=call.bid)
+        reason = _open(book, sender, call, entry, machines=len(call.asks), place=position)
+        if reason is not None:
+            field = f"entry {position}"
+            raise EntryRefused(position, Rejection(reason=reason, field=field))
+
+
 def _open(
-    book: SimulatedBook, sender: Address, call: OpenBatch, entry: MatchedOrders
+    book: SimulatedBook,
+    sender: Address,
+    call: OpeningCall,
+    entry: MatchedOrders,
+    *,
+    machines: int = 1,
+    place: int = 0,
 ) -> RejectReason | None:
+    """One lease; `place` among the bid's machines, the first of which uses its nonce."""
     ask, bid = entry.ask.payload, entry.bid.payload
     rules = book.products.get(call.product)
     if rules is None:
@@ -99,7 +125,7 @@ def _open(
     if isinstance(lane, RejectReason):
         return lane
     price, market_id = lane
-    reason = _terms(book, call, entry, price)
+    reason = _terms(book, call, entry, price, machines)
     if reason is not None:
         return reason
     key = LeaseKey(provider=ask.provider, index=ask.index, seq=ask.seq)
@@ -119,7 +145,7 @@ def _open(
     audit = share_down(cap, bid.audit_bps)
     if account is None or account.cash < cap.value:
         return RejectReason.CASH_TOO_LOW
-    if not account.peek(bid.nonce):
+    if place == 0 and not account.peek(bid.nonce):
         return RejectReason.NONCE_USED
     if not book.is_signed_by(ask, entry.ask.signature, ask.provider, KeyRole.NODE, book.now):
         return RejectReason.BAD_SIGNATURE
@@ -132,7 +158,8 @@ def _open(
         return RejectReason.PROVIDER_BARRED
     if account.cash < cap.value + audit.value:
         return RejectReason.CASH_TOO_LOW
-    account.use(bid.nonce)
+    if place == 0:
+        account.use(bid.nonce)
     flags = LeaseFlags.VERIFIED if is_verified else LeaseFlags(0)
     book.fund(key, bid.buyer, cap.value, market_id, bid.duration, bid.id, flags)
     if is_verified:
@@ -141,7 +168,7 @@ def _open(
 
 
 def _lane(
-    book: SimulatedBook, sender: Address, call: OpenBatch, entry: MatchedOrders
+    book: SimulatedBook, sender: Address, call: OpeningCall, entry: MatchedOrders
 ) -> tuple[Price, int] | RejectReason:
     ask, bid = entry.ask.payload, entry.bid.payload
     if sender == ask.matcher == bid.matcher:
@@ -156,13 +183,13 @@ def _lane(
 
 
 def _terms(
-    book: SimulatedBook, call: OpenBatch, entry: MatchedOrders, price: Price
+    book: SimulatedBook, call: OpeningCall, entry: MatchedOrders, price: Price, machines: int
 ) -> RejectReason | None:
     ask, bid = entry.ask.payload, entry.bid.payload
     rules = book.products[call.product]
     for broken, reason in (
         (not ask.product == bid.product == call.product, RejectReason.WRONG_PRODUCT),
-        (bid.count != rules.slice_gpus, RejectReason.WRONG_COUNT),
+        (bid.count != rules.slice_gpus * machines, RejectReason.WRONG_COUNT),
         (not bid.provider.is_zero and bid.provider != ask.provider, RejectReason.WRONG_PROVIDER),
         (ask.provider == bid.buyer, RejectReason.SELF_DEALING),
         (

@@ -20,7 +20,7 @@ from cloud_gpu.protocol.chain_events import (
 )
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.values import Address, Digest, keccak256
-from cloud_gpu.testing.simulated_book import Revert, SimulatedBook
+from cloud_gpu.testing.simulated_book import EntryRefused, Revert, SimulatedBook
 from cloud_gpu.testing.simulated_calls import carry_out
 
 
@@ -115,7 +115,7 @@ class SimulatedChain:
                 carry_out(book, transaction.sender, transaction.call)
             except Revert as revert:
                 book = before
-                failed = TransactionFailed(call=transaction.call, error=str(revert))
+                failed = _refusal(transaction.call, revert)
                 heard.append((transaction.sender, failed))
                 continue
             for event in book.log[mark:]:
@@ -161,3 +161,10 @@ class SimulatedChain:
 
     def _holds(self, number: int, block_hash: Digest) -> bool:
         return number < len(self._blocks) and self._blocks[number].hash == block_hash
+
+
+def _refusal(call: ChainCall, revert: Revert) -> ChainEvent:
+    """As the chain's reader tells it: which entry was refused, where the contract names one."""
+    if isinstance(revert, EntryRefused):
+        return EntrySkipped(call=call, position=revert.position, rejection=revert.rejection)
+    return TransactionFailed(call=call, error=str(revert))

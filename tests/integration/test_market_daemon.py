@@ -72,8 +72,8 @@ async def test_a_gossiped_ask_and_a_posted_bid_become_a_funded_lease(
         assert await market.asks(1) == [advert]
         assert market.place(order).status_code == 201
         report = await market.report_in(order.bid.payload.id, BidState.OPENED)
-        assert (report.price, report.advert) == (PRICE, advert)
-        assert report.lease == trading.lease()
+        assert (report.price, report.adverts) == (PRICE, (advert,))
+        assert report.leases == (trading.lease(),)
         assert is_funded(trading)
         await market.asks(0)
     leases = market.get("/v1/leases?state=funded").json()
@@ -194,7 +194,7 @@ async def test_an_opening_on_its_way_survives_a_kill(
     again = start_market(config)
     try:
         report = await again.report_in(order.bid.payload.id, BidState.OPENED)
-        assert report.lease == trading.lease()
+        assert report.leases == (trading.lease(),)
         assert is_funded(trading)
     finally:
         again.kill()
@@ -222,7 +222,7 @@ async def test_a_market_whose_last_blocks_were_replaced_while_it_was_away_takes_
         with trio.fail_after(30):
             while not is_funded(trading):  # noqa: ASYNC110  another process's doing
                 await trio.sleep(0.1)
-        assert report.lease == trading.lease()
+        assert report.leases == (trading.lease(),)
     finally:
         again.kill()
 

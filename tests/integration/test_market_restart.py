@@ -102,7 +102,7 @@ async def test_a_bid_acknowledged_before_a_kill_is_matched_after_it(
     assert (answer.status_code, answer.content) == (200, receipt.content)
     assert len(await again.asks(1)) == 1, "the book is the journal's, though the peer is gone"
     report = await again.report_in(bid, BidState.OPENED)
-    assert report.lease == trading.lease()
+    assert report.leases == (trading.lease(),)
 
 
 async def test_an_opening_sent_before_a_kill_and_mined_meanwhile_is_not_sent_again(
@@ -131,7 +131,7 @@ async def test_an_opening_sent_before_a_kill_and_mined_meanwhile_is_not_sent_aga
     anvil.rpc.call("evm_setIntervalMining", 1)
     again = market.start()
     report = await again.report_in(order.bid.payload.id, BidState.OPENED)
-    assert report.lease == trading.lease()
+    assert report.leases == (trading.lease(),)
     leases = again.get("/v1/leases").json()
     assert [lease["state"] for lease in leases] == [LeaseState.FUNDED.value]
     block = anvil.block()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from random import Random
 
 from hypothesis import given
@@ -11,11 +12,21 @@ from hypothesis import strategies as st
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted
-from cloud_gpu.protocol.orders import AskId, BidId, SignedAdvert, SignedBid, Terms
-from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol.hardware import FABRIC_LABEL
+from cloud_gpu.protocol.orders import (
+    AskId,
+    BidFlags,
+    BidId,
+    Scope,
+    SignedAdvert,
+    SignedBid,
+    Terms,
+)
+from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
-from market.book import RestingAsk, RestingBid
+from market.book import Nonce, RestingAsk, RestingBid
 from market.fitting import Conditions, fits, locked_by
+from market.gangs import cheapest_gang
 from market.ledger import Ledger
 from market.on_demand import Clearing, clear
 from market.replaying import ReplayedMatch, ReplayedState, replay_lines
@@ -62,8 +73,15 @@ class Round:
 
 regions = st.sampled_from(("FR/EU", "US"))
 wishes = st.sampled_from(
-    (Terms(), Terms(), Terms(regions=("EU",)), Terms(gpu_memory_mib_min=90_000))
+    (
+        Terms(),
+        Terms(),
+        Terms(regions=("EU",)),
+        Terms(gpu_memory_mib_min=90_000),
+        *(Terms(scope=scope) for scope in Scope),
+    )
 )
+labels = st.sampled_from(({}, {FABRIC_LABEL: "nv0"}))
 
 
 @st.composite
@@ -83,7 +101,8 @@ def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
             at=draw(st.sampled_from(PRICES)),
             product=1 + index % 2,
             min_duration=draw(st.sampled_from((60, 600))),
-            hardware=profile(region=draw(regions)),
+            host=f"{name}{index // 2}",
+            hardware=profile(region=draw(regions), labels=draw(labels)),
         )
         for name, index in machines
     ]
@@ -99,6 +118,8 @@ def orders(draw: st.DrawFn) -> list[SignedBid]:
             limit=draw(st.sampled_from(PRICES)),
             product=draw(st.sampled_from((1, 1, 2))),
             nonce=draw(st.integers(0, 3)),
+            count=draw(st.sampled_from((1, 1, 2, 3))),
+            flags=int(BidFlags.PAY_AS_ASK),
             duration=draw(st.sampled_from(DURATIONS)),
             wanting=draw(wishes),
         )
@@ -129,43 +150,50 @@ def rounds(draw: st.DrawFn) -> Round:
     return Round(asks, sorted(wanted, key=lambda bid: bid.rank), cash, given_)
 
 
-def twin(found: Round) -> list[tuple[BidId, AskId, Price]]:
-    """Every bid looks at every ask, and every rule is written out once more."""
-    bids = sorted(
-        found.bids, key=lambda b: (-b.bid.payload.max_price_per_hour.value, b.batch, b.tie)
-    )
-    cash, held = dict(found.cash), dict[AskId, tuple[int, RestingBid, RestingAsk]]()
-    to_serve = list(dict.fromkeys(bid.nonce for bid in bids))
-    while to_serve:
-        nonce = to_serve.pop(0)
-        options = []
-        for bid in bids:
-            if bid.nonce == nonce:
-                for ask in (ask for ladder in found.asks.values() for ask in ladder):
-                    taken = held.get(ask.id)
-                    if taken is not None and bids.index(taken[1]) < bids.index(bid):
-                        continue
-                    if (cost := naive_cost(bid, ask, found.given)) is not None:
-                        options.append(((cost, ask.rank, bids.index(bid)), bid, ask))
-        if not options:
-            continue
-        (cost, _, _), bid, ask = min(options, key=lambda option: option[0])
-        if cash.get(nonce[0], 0) < cost:
-            continue
-        if ask.id in held:
-            back, loser, _ = held[ask.id]
-            cash[loser.nonce[0]] += back
-            to_serve.insert(0, loser.nonce)
-        cash[nonce[0]] -= cost
-        held[ask.id] = cost, bid, ask
-    fills = sorted(held.values(), key=lambda fill: bids.index(fill[1]))
-    return [(bid.id, ask.id, ask.ask.payload.min_price_per_hour) for _, bid, ask in fills]
+def twin(found: Round) -> list[tuple[BidId, list[AskId]]]:
+    """Every bid looks at every set of machines, and every rule is written out once more."""
+    cash, gone, fills = dict(found.cash), set[AskId](), dict[Nonce, tuple[BidId, list[AskId]]]()
+    order_of = {
+        bid.id: (-bid.bid.payload.max_price_per_hour.value, bid.batch) for bid in found.bids
+    }
+    for first in sorted(found.bids, key=lambda bid: (order_of[bid.id], bid.tie)):
+        nonce, options = first.nonce, []
+        for bid in found.bids:
+            if bid.nonce != nonce or order_of[bid.id] != order_of[first.id]:
+                continue
+            count = bid.bid.payload.count
+            for gang in combinations(found.asks[bid.bid.payload.product], count):
+                costs = [naive_cost(bid, ask, found.given) for ask in gang]
+                is_near = len({naive_place(bid.terms.scope, ask) for ask in gang}) == 1
+                if None in costs or not is_near or gone & {ask.id for ask in gang}:
+                    continue
+                total = sum(cost for cost in costs if cost is not None)
+                key = -count, total, sorted(ask.rank for ask in gang), bid.id
+                options.append((key, bid, gang))
+        for (_, cost, _, _), bid, gang in sorted(options, key=lambda option: option[0]):
+            if nonce not in fills and cash.get(nonce[0], 0) >= cost:
+                cash[nonce[0]] -= cost
+                fills[nonce] = bid.id, [ask.id for ask in sorted(gang, key=lambda ask: ask.rank)]
+                gone |= {ask.id for ask in gang}
+    return list(fills.values())
+
+
+def naive_place(scope: Scope, ask: RestingAsk) -> object:
+    advert = ask.advert.body
+    node = advert.peer
+    near = {
+        Scope.NODE: node,
+        Scope.FABRIC: (ask.machine.provider, advert.profile.labels.get(FABRIC_LABEL, node)),
+        Scope.REGION: advert.profile.region,
+        Scope.ANY: "anywhere",
+    }
+    return near[scope]
 
 
 def naive_cost(bid: RestingBid, ask: RestingAsk, given_: Conditions) -> int | None:
-    """What the lease would lock; None: it cannot be."""
+    """What the lease of one machine would lock; None: it cannot be."""
     wish, offer = bid.bid.payload, ask.ask.payload
-    cost = offer.min_price_per_hour.value * wish.count * wish.duration // 3_600
+    cost = offer.min_price_per_hour.value * wish.duration // 3_600
     is_possible = (
         offer.product == wish.product
         and offer.min_price_per_hour.value <= wish.max_price_per_hour.value
@@ -180,7 +208,7 @@ def naive_cost(bid: RestingBid, ask: RestingAsk, given_: Conditions) -> int | No
 
 @given(rounds())
 def test_the_clearing_is_the_naive_twins(found: Round) -> None:
-    fills = [(fill.bid.id, fill.ask.id, fill.price) for fill in found.clearing.fills]
+    fills = [(fill.bid.id, [ask.id for ask in fill.asks]) for fill in found.clearing.fills]
     assert fills == twin(found)
 
 
@@ -188,10 +216,10 @@ def test_the_clearing_is_the_naive_twins(found: Round) -> None:
 def test_every_fill_is_within_all_limits_and_nothing_is_used_twice(found: Round) -> None:
     clearing = found.clearing
     for fill in clearing.fills:
-        assert fits(fill.bid, fill.ask, found.given)
-        limit = fill.bid.bid.payload.max_price_per_hour
-        assert fill.ask.ask.payload.min_price_per_hour == fill.price <= limit
-    machines = [fill.ask.machine for fill in clearing.fills]
+        assert all(fits(fill.bid, ask, found.given) for ask in fill.asks)
+        assert sum(ask.gpus for ask in fill.asks) == fill.bid.bid.payload.count
+        assert fill.price <= fill.bid.bid.payload.max_price_per_hour
+    machines = [ask.machine for fill in clearing.fills for ask in fill.asks]
     nonces = [fill.bid.nonce for fill in clearing.fills]
     assert len(set(machines)) == len(machines)
     assert len(set(nonces)) == len(nonces)
@@ -201,29 +229,43 @@ def test_every_fill_is_within_all_limits_and_nothing_is_used_twice(found: Round)
 
 
 @given(rounds())
-def test_no_unfilled_bid_envies_a_cheaper_one(found: Round) -> None:
+def test_no_unfilled_bid_envies_those_that_came_after_it(found: Round) -> None:
+    """Neither one of them nor all of them together took what it could have had."""
     clearing = found.clearing
+    filled = {ask.id: fill.bid for fill in clearing.fills for ask in fill.asks}
     for bid in clearing.unmatched:
         if bid.id in clearing.short:
             continue
-        for fill in clearing.fills:
-            if fill.bid.bid.payload.max_price_per_hour < bid.bid.payload.max_price_per_hour:
-                same_book = fill.ask.ask.payload.product == bid.bid.payload.product
-                assert not (same_book and fits(bid, fill.ask, found.given)), (bid, fill)
+        open_to_it = [
+            ask
+            for ask in found.asks[bid.bid.payload.product]
+            if (ask.id not in filled or filled[ask.id].rank > bid.rank)
+            and fits(bid, ask, found.given)
+        ]
+        assert cheapest_gang(bid, open_to_it) is None, bid
 
 
 @given(rounds())
-def test_nothing_cheaper_is_left_for_a_wish_that_was_served(found: Round) -> None:
-    """Of no alternative; neither free nor with a bid that comes later."""
+def test_nothing_cheaper_is_left_for_a_bid_that_was_served(found: Round) -> None:
+    """Neither free nor with a bid that comes later; nor did it take a smaller alternative."""
     clearing = found.clearing
-    taken = {fill.ask.id: found.bids.index(fill.bid) for fill in clearing.fills}
+    taken = {ask.id: fill.bid.rank for fill in clearing.fills for ask in fill.asks}
     for fill in clearing.fills:
-        for place, bid in enumerate(found.bids):
-            if bid.nonce != fill.bid.nonce:
+        for bid in found.bids:
+            if bid.nonce != fill.bid.nonce or bid.rank != fill.bid.rank:
                 continue
-            for ask in found.asks[bid.bid.payload.product]:
-                if locked_by(bid, ask) < fill.locked and fits(bid, ask, found.given):
-                    assert taken.get(ask.id, len(found.bids)) < place, (bid, ask, fill)
+            mine = {ask.id for ask in fill.asks}
+            open_to_it = [
+                ask
+                for ask in found.asks[bid.bid.payload.product]
+                if (ask.id in mine or taken.get(ask.id, (1,)) > bid.rank)
+                and fits(bid, ask, found.given)
+            ]
+            gang = cheapest_gang(bid, open_to_it)
+            if gang is not None and bid.bid.payload.count >= fill.bid.bid.payload.count:
+                cost = sum(locked_by(bid, ask).value for ask in gang)
+                spent = found.cash[bid.nonce[0]]
+                assert cost >= fill.locked.value or cost > spent, (bid, fill)
 
 
 @given(rounds())
@@ -239,16 +281,16 @@ def test_every_bid_is_filled_unmatched_or_has_an_alternative_that_was_filled(fou
 
 
 @given(rounds())
-def test_raising_a_filled_bid_never_unfills_it(found: Round) -> None:
-    """But where the wish lost a cheaper alternative when the vault had paid for the next wish."""
+def test_raising_a_filled_bid_never_unfills_its_request(found: Round) -> None:
+    """Of a buyer with one request: the vault pays for those of one buyer in turn."""
     for fill in found.clearing.fills:
         raised = order_with_limit(fill.bid, "9.00")
         rest = [bid for bid in found.bids if bid.id != fill.bid.id]
+        if any(bid.nonce[0] == raised.nonce[0] for bid in rest):
+            continue
         again = sorted([*rest, raised], key=lambda bid: bid.rank)
         clearing = clear(again, found.asks, found.cash, frozenset(), found.given)
-        is_alone = all(bid.nonce != raised.nonce for bid in rest)
-        if is_alone or raised.id not in clearing.short:
-            assert raised.nonce in {each.bid.nonce for each in clearing.fills}
+        assert raised.nonce in {each.bid.nonce for each in clearing.fills}
 
 
 def order_with_limit(bid: RestingBid, limit: str) -> RestingBid:
@@ -260,6 +302,8 @@ def order_with_limit(bid: RestingBid, limit: str) -> RestingBid:
         product=payload.product,
         nonce=payload.nonce,
         duration=payload.duration,
+        count=payload.count,
+        flags=payload.flags,
         wanting=bid.terms,
     )
     return resting_bid(signed, batch=bid.batch)

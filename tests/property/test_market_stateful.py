@@ -207,16 +207,17 @@ class MarketHistory(RuleBasedStateMachine):
         nonces = [(bid.buyer, bid.nonce) for bid in matched]
         assert len(set(nonces)) == len(nonces), "two alternatives on their way"
         taken = [
-            (report.advert.body.ask.payload.provider, report.advert.body.ask.payload.index)
+            (advert.body.ask.payload.provider, advert.body.ask.payload.index)
             for report in told.values()
-            if report.state is BidState.MATCHED and report.advert is not None
+            if report.state is BidState.MATCHED
+            for advert in report.adverts
         ]
         assert len(set(taken)) == len(taken), "one machine for two bids"
         assert self.desk.market.status().openings == len(matched)
         for bid, report in told.items():
             price = report.price
             assert price is None or price <= self.bids[bid].max_price_per_hour
-            assert report.state not in FINAL or report.lease is None
+            assert report.state not in FINAL or not report.leases
 
     @invariant()
     def the_list_shows_free_machines_only(self) -> None:

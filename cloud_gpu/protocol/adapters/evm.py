@@ -26,13 +26,13 @@ from cloud_gpu.protocol.adapters.evm_follower import ContractGone, Follower, Rac
 from cloud_gpu.protocol.adapters.evm_outbox import Outbox
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.evm_sender import Sender
+from cloud_gpu.protocol.adapters.evm_skips import failure_of
 from cloud_gpu.protocol.adapters.wallet import Wallet, prove_delegate
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import (
     ChainAdvanced,
     ChainEvent,
     ChainReorganised,
-    TransactionFailed,
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
@@ -165,7 +165,7 @@ class EvmChain:
         patience = _Patience(self._poll_interval_s)
         while True:
             for failure in await self._write(self._outbox.untold):
-                yield TransactionFailed(call=failure.call, error=failure.error)
+                yield failure_of(failure.call, failure.error)
                 await self._write(partial(self._outbox.told, failure.id))
             try:
                 found = await self._ask(follower.poll)

@@ -34,6 +34,7 @@ from cloud_gpu.protocol.calls import (
     LeaseCall,
     OpenBatch,
     OpenFutures,
+    OpenGang,
     OpenLeaf,
     PostReady,
     RefundUnstarted,
@@ -83,6 +84,8 @@ def _book_call(call: BookCall) -> Call[None]:
     match call:
         case OpenBatch() | SettleBatch() | CloseBatch():
             return _batch(call)
+        case OpenGang():
+            return _gang(call)
         case PostReady(ready=ready):
             return lease_book.post_ready(_ready(ready.payload), ready.signature.raw)
         case Begin(ready=ready, accept=accept):
@@ -135,6 +138,18 @@ def _batch(call: OpenBatch | SettleBatch | CloseBatch) -> Call[None]:
             return lease_book.close_packed(packed_closings(call.closings), True)
         case _:
             assert_never(call)
+
+
+def _gang(call: OpenGang) -> Call[None]:
+    return lease_book.open_gang(
+        call.product,
+        call.price.value,
+        call.market_id,
+        lease_book.Bid(*struct(call.bid.payload)),
+        call.bid.signature.raw,
+        tuple(lease_book.Ask(*struct(ask.payload)) for ask in call.asks),
+        tuple(ask.signature.raw for ask in call.asks),
+    )
 
 
 def destination(call: ChainCall, deployment: Deployment) -> Address:

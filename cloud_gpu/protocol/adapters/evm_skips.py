@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
+from cloud_gpu.protocol.calls import ChainCall
+from cloud_gpu.protocol.chain_events import EntrySkipped, TransactionFailed
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 
 
@@ -194,3 +197,15 @@ def rejection_of(code: int) -> Rejection:
         return Rejection(reason=RejectReason.MALFORMED, found=f"skip code {code} of LeaseBook")
     found = known.name.lower().replace("_", " ")
     return Rejection(reason=reason, field=field, found=found, needed=needed)
+
+
+_REFUSED_ENTRY: Final = re.compile(r"LeaseBook_EntryRefused\(index=(\d+), code=(\w+)\)")
+
+
+def failure_of(call: ChainCall, error: str) -> EntrySkipped | TransactionFailed:
+    """What a call's party is told of its revert; of a gang, which machine was refused and why."""
+    refused = _REFUSED_ENTRY.match(error)
+    if refused is None or refused[2] not in SkipCode.__members__:
+        return TransactionFailed(call=call, error=error)
+    rejection = rejection_of(SkipCode[refused[2]])
+    return EntrySkipped(call=call, position=int(refused[1]), rejection=rejection)

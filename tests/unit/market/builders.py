@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cloud_gpu.protocol.calls import OpenBatch
+from cloud_gpu.protocol.calls import OpenBatch, OpenGang, pairs_of
 from cloud_gpu.protocol.chain_events import (
     AccountRegistered,
     CashChanged,
@@ -42,6 +42,7 @@ from market.health import health_of
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent
 from market.standing import Standing
+from market.ties import subject_of
 
 TOKEN = 1_000_000
 NOW_S = 1_800_000_000
@@ -97,11 +98,12 @@ def advert(
     node: str | None = None,
     binding: object = None,
     addresses: tuple[str, ...] | None = None,
+    host: str | None = None,
     **changes: object,
 ) -> SignedAdvert:
     """An ask of `provider`, signed by its node key and wrapped as gossip carries it."""
     wallet, signer = key(provider), key(node or provider + "-node")
-    peer = PeerId(f"peer-{provider}")
+    peer = PeerId(f"peer-{host or provider}")
     fields: dict[str, object] = {
         "provider": wallet.address,
         "index": index,
@@ -298,8 +300,18 @@ def pairs(effects: Sequence[MarketEffect]) -> list[tuple[Digest, Digest]]:
     """(bid id, ask id) of every match among some effects."""
     return [
         (match.bid.payload.id, match.ask.payload.id)
-        for batch in batches(effects)
-        for match in batch.matches
+        for effect in effects
+        if isinstance(effect, Transact) and isinstance(effect.call, OpenBatch | OpenGang)
+        for match in pairs_of(effect.call)
+    ]
+
+
+def gangs(effects: Sequence[MarketEffect]) -> list[OpenGang]:
+    """The openings of several machines among some effects."""
+    return [
+        effect.call
+        for effect in effects
+        if isinstance(effect, Transact) and isinstance(effect.call, OpenGang)
     ]
 
 
@@ -319,7 +331,7 @@ def resting_ask(signed: SignedAdvert, *, batch: Instant = 0) -> RestingAsk:
 
 
 def resting_bid(signed: SignedBid, *, batch: Instant = 0, inbox: int = 1) -> RestingBid:
-    """A bid as the book holds it; its id is its tie key."""
+    """A bid as the book holds it; its tie key is its nonce's hash."""
     bid = signed.bid.payload
     verified = verify(signed.bid, DOMAIN, account=bid.buyer, keys=NoDelegates(), at=NOW_S)
     assert isinstance(verified, Verified), verified
@@ -329,7 +341,7 @@ def resting_bid(signed: SignedBid, *, batch: Instant = 0, inbox: int = 1) -> Res
         terms=signed.terms,
         inbox=inbox,
         batch=batch,
-        tie=bid.id.raw,
+        tie=subject_of(bid).raw,
         report=BidReport(bid=bid.id, state=BidState.PENDING),
     )
 

@@ -121,13 +121,13 @@ def test_a_match_is_told_what_it_passed_by() -> None:
     ]
     wanted = resting_bid(order("bob", limit="1.50", wanting=Terms(regions=("EU",))))
     taken_at = {asks[1].machine: price("2.00"), asks[2].machine: price("1.50")}
-    how = explain_match(wanted, asks[2], asks, taken_at, conditions(*asks))
+    how = explain_match(wanted, asks[2:], asks, taken_at, conditions(*asks))
     assert how.price == (
         "The provider is paid what it asks, 1.20 (the limit was 1.50);"
         " of 2 cheaper machines 1 did not fit and 1 went to bids before it."
     )
     assert how.obstructions == (Obstruction(field="terms.regions", asks=1, alone=1),)
-    first = explain_match(wanted, asks[0], asks, taken_at, conditions(*asks))
+    first = explain_match(wanted, asks[:1], asks, taken_at, conditions(*asks))
     assert first.price == "The provider is paid what it asks, 1.00 (the limit was 1.50)."
 
 

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from cloud_gpu.protocol.calls import pairs_of
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.units import TokenAmount
@@ -61,14 +62,14 @@ def test_a_refusal_is_blamed_on_the_order_it_concerns(
 
 def fill(nonce: int, at: str) -> Fill:
     ask, bid = resting_ask(advert(index=nonce, at=at)), resting_bid(order(nonce=nonce))
-    return Fill(bid, ask, price(at), TokenAmount(1))
+    return Fill(bid, (ask,), TokenAmount(1))
 
 
 def test_a_transaction_carries_one_price_and_no_more_matches_than_fit() -> None:
     fills = [fill(n, "1.00") for n in range(BATCH_MATCHES_MAX + 1)] + [fill(99, "0.90")]
     openings = openings_for(fills, RULES, NOW)
     calls = calls_of(openings)
-    assert [(call.price, len(call.matches)) for call in calls] == [
+    assert [(call.price, len(pairs_of(call))) for call in calls] == [
         (price("0.90"), 1),
         (price("1.00"), BATCH_MATCHES_MAX),
         (price("1.00"), 1),

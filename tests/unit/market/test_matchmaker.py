@@ -53,7 +53,11 @@ def test_a_bid_is_matched_with_the_cheapest_ask_when_its_round_ends(desk: Desk) 
     assert pairs(effects) == [(wanted.bid.payload.id, cheap.body.ask.payload.id)]
     assert (batch.product, batch.price, batch.market_id) == (1, price("1.10"), 1)
     report = desk.report(wanted)
-    assert (report.state, report.price, report.advert) == (BidState.MATCHED, price("1.10"), cheap)
+    assert (report.state, report.price, report.adverts) == (
+        BidState.MATCHED,
+        price("1.10"),
+        (cheap,),
+    )
 
 
 def test_an_opened_lease_is_reported_with_its_key_and_the_nodes_advert(desk: Desk) -> None:
@@ -61,8 +65,8 @@ def test_an_opened_lease_is_reported_with_its_key_and_the_nodes_advert(desk: Des
     lease = opened(wanted.bid.payload, machine("ada"), price(1))
     effects = desk.mine(lease)
     report = desk.report(wanted)
-    assert (report.state, report.lease) == (BidState.OPENED, lease.terms.key)
-    assert (report.price, report.advert) == (price(1), offered)
+    assert (report.state, report.leases) == (BidState.OPENED, (lease.terms.key,))
+    assert (report.price, report.adverts) == (price(1), (offered,))
     (told,) = [effect.report for effect in effects if isinstance(effect, ReportLease)]
     assert (told.state, told.bid) == (LeaseState.FUNDED, wanted.bid.payload.id)
     assert desk.market.status().openings == 0

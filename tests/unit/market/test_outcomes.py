@@ -115,7 +115,7 @@ def test_a_late_opening_is_not_reported_at_the_price_of_a_newer_ask(desk: Desk) 
     desk.hear(dearer)
     desk.mine(opened(wanted.bid.payload, machine("ada"), price(1)))
     report = desk.report(wanted)
-    assert (report.state, report.price, report.advert) == (BidState.OPENED, None, dearer)
+    assert (report.state, report.price, report.adverts) == (BidState.OPENED, None, (dearer,))
 
 
 def test_a_withdrawn_bid_is_forgotten_unless_its_opening_is_on_its_way(desk: Desk) -> None:
