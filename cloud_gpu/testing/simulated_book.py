@@ -22,7 +22,6 @@ from cloud_gpu.protocol.chain_events import (
     ProductRegistered,
 )
 from cloud_gpu.protocol.deployment import Deployment
-from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.identity import Delegation, Delegations, KeyRole
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
@@ -45,14 +44,6 @@ RUNNING = (MachineStatus.ACTIVE, MachineStatus.STOPPED)
 
 class Revert(Exception):
     """The contract refused a call; the text is its error's name."""
-
-
-class EntryRefused(Revert):
-    """One machine of a gang could not be leased, so none was."""
-
-    def __init__(self, position: int, rejection: Rejection) -> None:
-        super().__init__(f"LeaseBook_EntryRefused(index={position})")
-        self.position, self.rejection = position, rejection
 
 
 @dataclass(slots=True)

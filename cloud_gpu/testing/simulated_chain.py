@@ -20,8 +20,9 @@ from cloud_gpu.protocol.chain_events import (
 )
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.values import Address, Digest, keccak256
-from cloud_gpu.testing.simulated_book import EntryRefused, Revert, SimulatedBook
+from cloud_gpu.testing.simulated_book import Revert, SimulatedBook
 from cloud_gpu.testing.simulated_calls import carry_out
+from cloud_gpu.testing.simulated_openings import EntryRefused
 
 
 @dataclass(frozen=True, slots=True)
