@@ -66,9 +66,12 @@ def explain_match(
     cheaper = [ask for ask in asks if ask.rank < dearest.rank and ask.machine not in own]
     ways = [(list(obstacles(bid, other, given)), other) for other in cheaper]
     taken = sum(1 for found, other in ways if not found and other.machine in taken_at)
+    kept_off = sum(1 for found, _ in ways if found)
     limit = format_tokens(bid.bid.payload.max_price_per_hour)
     passed = f"{len(cheaper)} cheaper {'machine' if len(cheaper) == 1 else 'machines'}"
-    why = f"; of {passed} {len(cheaper) - taken} did not fit and {taken} went to bids before it"
+    why = f"; of {passed} {kept_off} did not fit and {taken} went to bids before it"
+    if worse := len(cheaper) - kept_off - taken:
+        why += f", and for {worse} the terms count more than the price"
     return Explanation(
         asks=len(cheaper) + len(own),
         obstructions=_obstructions(ways),

@@ -1,10 +1,11 @@
-"""Lane A, for what starts now: bids in price-time order, each takes the cheapest that fits.
+"""Lane A, for what starts now: bids in price-time order, each takes the best that fits.
 
-Bids of one nonce and price are one wish, for which the best of them is taken: the most GPUs, then
-what locks least. A dearer bid of that nonce comes before, and what it takes ends the others. So
-nothing that a bid takes fits a bid before it that was left without: no bid has justified envy, and
-whoever says that one has can show it with the two bids and the asks. Each provider is paid his ask.
-Integers only, no order of dicts, no clock; a twin in the tests agrees.
+That is the cheapest, where its terms weigh nothing else (`scoring`). Bids of one nonce and price
+are one wish, for which the best of them is taken: the most GPUs, then the least score. A dearer bid
+of that nonce comes before, and what it takes ends the others. So nothing that a bid takes fits a
+bid before it that was left without: no bid has justified envy, and whoever says that one has can
+show it with the two bids and the asks. Each provider is paid his ask. Integers only, no order of
+dicts, no clock; a twin in the tests agrees.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cloud_gpu.protocol.values import Address
 from market.book import Nonce, RestingAsk, RestingBid
 from market.explaining import short_of_cash
 from market.fitting import Conditions, fits, locked_by
-from market.gangs import cheapest_gang, takes_any
+from market.gangs import best_gang, takes_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Fill:
     bid: RestingBid
     asks: tuple[RestingAsk, ...]
     """A lease each, cheapest first; of one bid all open or none."""
+    score: int
     locked: TokenAmount
     """Of the buyer's cash, for all of them."""
 
@@ -84,7 +86,7 @@ def clear(
         if nonce in fills:
             continue
         buyer, wish = nonce[0], list(group)
-        ways = [way for bid in wish if (way := _cheapest(bid, free, given)) is not None]
+        ways = [way for bid in wish if (way := _best(bid, free, given)) is not None]
         paid = [way for way in ways if buyer in left and way.locked.value <= left[buyer]]
         if not paid:
             cash_left = left.get(buyer)
@@ -104,7 +106,7 @@ def clear(
     )
 
 
-def _cheapest(
+def _best(
     bid: RestingBid, free: Mapping[int, Sequence[RestingAsk]], given: Conditions
 ) -> Fill | None:
     payload = bid.bid.payload
@@ -115,13 +117,13 @@ def _cheapest(
         if not fits(bid, ask, given):
             continue
         fitting.append(ask)
-        if len(fitting) * ask.gpus == payload.count and takes_any(bid, ask.gpus):
+        if len(fitting) * ask.gpus == payload.count and takes_first(bid, ask.gpus, given):
             break
-    gang = cheapest_gang(bid, fitting)
+    gang = best_gang(bid, fitting, given)
     if gang is None:
         return None
-    locked = TokenAmount(sum(locked_by(bid, ask).value for ask in gang))
-    return Fill(bid, gang, locked)
+    locked = TokenAmount(sum(locked_by(bid, ask).value for ask in gang.asks))
+    return Fill(bid, gang.asks, gang.score, locked)
 
 
 def _order(ask: RestingAsk) -> tuple[tuple[int, int, bytes], MachineKey]:
@@ -131,7 +133,7 @@ def _order(ask: RestingAsk) -> tuple[tuple[int, int, bytes], MachineKey]:
 def _preference(fill: Fill) -> tuple[int, int, list[tuple[int, int, bytes]], BidId]:
     return (
         -fill.bid.bid.payload.count,
-        fill.locked.value,
+        fill.score,
         [ask.rank for ask in fill.asks],
         fill.bid.id,
     )

@@ -21,9 +21,7 @@ from cloud_gpu.protocol.effects import ListProduct, ReportLease
 from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened
 from cloud_gpu.protocol.future_reports import FutureContract
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
-from cloud_gpu.protocol.match import BidReport, BidState
-from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
 from market.fitting import cap_of
@@ -82,37 +80,40 @@ class Outcomes:
         if bid is None:
             return
         floor.ledger.void(*bid.nonce)
-        before = (
-            bid.report if bid.state is BidState.OPENED else BidReport(bid=bid.id, state=bid.state)
-        )
-        price, adverts = self._as_posted(bid, event)
-        if price is None and known is not None:
-            # The machine's node is where it was; its ask may be a newer one at another price.
-            asked, adverts = known.ask.payload.min_price_per_hour, (*before.adverts, known.advert)
-            price = asked if cap_of(bid, known) == event.terms.cap else None
-        floor.answers.move(
-            bid,
-            BidStep.OPEN,
-            price=price,
-            leases=(*before.leases, event.terms.key),
-            adverts=adverts,
-        )
+        opening = floor.openings.of(bid.id)
+        if opening is not None and event.terms.key in map(_key_of, opening.asks):
+            floor.book.release(event.terms.key.machine, bid.id)
+            floor.openings.put(opening.settled())
+            floor.answers.move(
+                bid,
+                BidStep.OPEN,
+                price=opening.price,
+                leases=tuple(map(_key_of, opening.asks)),  # one transaction made them all
+                adverts=opening.adverts,
+            )
+        else:  # the buyer opened it with another ask: ours can no longer open
+            if opening is not None:
+                floor.drop_opening(opening)
+            self._opened_elsewhere(bid, event, known)
         self._void_alternatives(bid)
         self._futures.void_spent(bid.nonce[0])
 
-    def _as_posted(
-        self, bid: RestingBid, event: LeaseOpened
-    ) -> tuple[Price | None, tuple[SignedAdvert, ...]]:
-        """Price and nodes of a lease that our opening made; of a gang there are several."""
-        floor, opening = self._floor, self._floor.openings.of(bid.id)
-        if opening is None:
-            return None, ()
-        if event.terms.key not in map(_key_of, opening.asks):
-            floor.drop_opening(opening)  # the buyer opened it with another ask: ours cannot open
-            return None, ()
-        floor.book.release(event.terms.key.machine, bid.id)
-        floor.openings.put(opening.settled())
-        return opening.price, opening.adverts
+    def _opened_elsewhere(
+        self, bid: RestingBid, event: LeaseOpened, known: RestingAsk | None
+    ) -> None:
+        """Of a gang the leases come one by one."""
+        is_first = bid.state is not BidState.OPENED
+        price, leases, adverts = None, [event.terms.key], [known.advert] if known else []
+        if known is not None and cap_of(bid, known) == event.terms.cap:
+            # The machine's node is where it was; its ask may be a newer one at another price.
+            price = known.ask.payload.min_price_per_hour
+        self._floor.answers.move(
+            bid,
+            BidStep.OPEN,
+            price=price,
+            leases=tuple(leases if is_first else [*bid.report.leases, *leases]),
+            adverts=tuple(adverts if is_first else [*bid.report.adverts, *adverts]),
+        )
 
     def _void_alternatives(self, opened: RestingBid) -> None:
         for bid in self._floor.book.alternatives(opened.nonce):

@@ -5,9 +5,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from cloud_gpu.protocol.calls import ExpireLease, RefundUnstarted, ReleaseLease, StopLease
+from cloud_gpu.protocol.calls import ExpireLease, OpenGang, RefundUnstarted, ReleaseLease, StopLease
 from cloud_gpu.protocol.chain_events import (
     AccountRegistered,
     CashChanged,
@@ -29,10 +30,12 @@ from cloud_gpu.protocol.chain_events import (
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, MachineStatus
+from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.settlement import accrued, no_show_amount, release_penalty
+from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from tests.support.anvil import WINDOWS, Deployed, key
-from tests.support.trading import BOND_TOKENS, FEE, Trading, trading_on
+from tests.support.trading import BOND_TOKENS, FEE, PRICE, Trading, trading_on
 from tests.support.watching import Watch, watched
 
 
@@ -253,6 +256,27 @@ async def test_a_wrong_signature_skips_its_entry_and_the_rest_of_the_batch_opens
     assert skipped.rejection.field == "bid.signature"
     await parties.node.wait_for(LeaseOpened)
     assert not parties.node.all(EntrySkipped), "a skipped entry concerns only its sender"
+
+
+async def test_a_gang_that_one_machine_spoils_opens_nothing_and_says_which(
+    parties: Parties,
+) -> None:
+    t = parties.trading
+    plain = t.bid(nonce=9).payload
+    both = msgspec.structs.replace(plain, count=2, flags=int(BidFlags.PAY_AS_ASK))
+    signed = sign(both, t.deployed.deployment.domain, t.buyer)
+    gang = OpenGang(
+        product=t.product,
+        price=PRICE,
+        market_id=t.market_id,
+        bid=signed,
+        asks=(t.ask(), t.ask(seq=9)),
+    )
+    await parties.market.chain.submit(gang)
+    refused = await parties.market.wait_for(EntrySkipped)
+    assert (refused.call, refused.position) == (gang, 1)
+    assert refused.rejection.reason is RejectReason.MACHINE_NOT_FREE
+    assert (await parties.node.chain.machine(t.machine)).status is MachineStatus.FREE
 
 
 async def test_a_revert_comes_back_with_its_name_and_numbers(parties: Parties) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 import trio
 
@@ -18,8 +19,8 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.orders import Cancellation, SignedBid
-from cloud_gpu.protocol.signing import state
+from cloud_gpu.protocol.orders import BidFlags, Cancellation, SignedBid
+from cloud_gpu.protocol.signing import sign, state
 from cloud_gpu.protocol.topics import ASKS_PROTOCOL
 from tests.support.anvil import deployed_on, running_anvil
 from tests.support.market_daemon import (
@@ -81,6 +82,29 @@ async def test_a_gossiped_ask_and_a_posted_bid_become_a_funded_lease(
     health = market.get("/healthz")
     assert (health.status_code, health.json()["rounds"]) == (200, 1)
     assert market.end() == 0
+
+
+async def test_a_gang_opens_whole_in_one_transaction(
+    trading: Trading, market: MarketDaemon
+) -> None:
+    domain, plain = trading.deployed.deployment.domain, order_of(trading, 0)
+    flags = int(BidFlags.PAY_AS_ASK)
+    too_many, all_three = (
+        msgspec.structs.replace(plain.bid.payload, count=count, flags=flags) for count in (4, 3)
+    )
+    async with provider_peer(trading, market) as peer:
+        for index in range(MACHINES):
+            await peer.announce(peer.advert(index))
+        await market.asks(MACHINES)
+        for bid in (too_many, all_three):
+            signed = SignedBid(bid=sign(bid, domain, trading.buyer), terms=plain.terms)
+            assert market.place(signed).status_code == 201
+        report = await market.report_in(all_three.id, BidState.OPENED)
+        assert sorted(lease.index for lease in report.leases) == [0, 1, 2]
+        assert all(is_funded(trading, index) for index in range(MACHINES))
+        await market.report_in(too_many.id, BidState.CANCELLED)
+    leases = market.get("/v1/leases?state=funded").json()
+    assert [lease["bid"] for lease in leases] == [str(all_three.id)] * MACHINES
 
 
 async def test_asks_that_a_peer_held_before_are_fetched_from_it(

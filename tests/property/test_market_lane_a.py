@@ -26,7 +26,7 @@ from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
 from market.book import Nonce, RestingAsk, RestingBid
 from market.fitting import Conditions, fits, locked_by
-from market.gangs import cheapest_gang
+from market.gangs import best_gang
 from market.ledger import Ledger
 from market.on_demand import Clearing, clear
 from market.replaying import ReplayedMatch, ReplayedState, replay_lines
@@ -242,7 +242,7 @@ def test_no_unfilled_bid_envies_those_that_came_after_it(found: Round) -> None:
             if (ask.id not in filled or filled[ask.id].rank > bid.rank)
             and fits(bid, ask, found.given)
         ]
-        assert cheapest_gang(bid, open_to_it) is None, bid
+        assert best_gang(bid, open_to_it, found.given) is None, bid
 
 
 @given(rounds())
@@ -261,9 +261,9 @@ def test_nothing_cheaper_is_left_for_a_bid_that_was_served(found: Round) -> None
                 if (ask.id in mine or taken.get(ask.id, (1,)) > bid.rank)
                 and fits(bid, ask, found.given)
             ]
-            gang = cheapest_gang(bid, open_to_it)
+            gang = best_gang(bid, open_to_it, found.given)
             if gang is not None and bid.bid.payload.count >= fill.bid.bid.payload.count:
-                cost = sum(locked_by(bid, ask).value for ask in gang)
+                cost = sum(locked_by(bid, ask).value for ask in gang.asks)
                 spent = found.cash[bid.nonce[0]]
                 assert cost >= fill.locked.value or cost > spent, (bid, fill)
 
