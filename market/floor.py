@@ -15,6 +15,7 @@ from cloud_gpu.protocol.values import Address
 from market.answers import Answers
 from market.book import Book
 from market.futures_book import FuturesBook
+from market.group_book import GroupBook
 from market.leasing import BidStep, Blame, Opening, Openings, retry_after
 from market.ledger import Ledger
 from market.rules import MarketRules
@@ -29,6 +30,7 @@ class Floor:
         self.rules = rules
         self.out: list[MarketEffect] = []
         self.book, self.openings, self.futures = Book(), Openings(), FuturesBook()
+        self.groups = GroupBook()
         self.ledger = Ledger(rules.bond_unit)
         self.shelf = Shelf(self.book, self.ledger, self.out)
         self.answers = Answers(self.book, self.openings, rules.settle_ms, self.out)
@@ -63,9 +65,10 @@ class Floor:
 
     def free_cash(self, accounts: Iterable[Address]) -> dict[Address, int]:
         """Of those that are registered, less what openings on their way will lock; base units."""
-        cash, leases, futures = self.ledger.cash, self.openings.locking(), self.futures.locking()
+        cash = self.ledger.cash
+        locking = self.openings.locking(), self.futures.locking(), self.groups.locking()
         return {
-            account: max(0, cash[account] - leases.get(account, 0) - futures.get(account, 0))
+            account: max(0, cash[account] - sum(each.get(account, 0) for each in locking))
             for account in accounts
             if account in cash
         }

@@ -20,6 +20,7 @@ from cloud_gpu.protocol.future_events import (
     FutureOpened,
     MachinesNominated,
     UnitDelivered,
+    UnitEnded,
     UnitSettled,
 )
 from cloud_gpu.protocol.future_reports import (
@@ -117,13 +118,16 @@ def _after(before: FutureContract, event: FutureEvent) -> FutureContract:
         case FutureDelivered():
             state = ContractState.DELIVERED if before.leases else ContractState.SETTLED
             return msgspec.structs.replace(before, state=state)
+        case UnitEnded(lease=lease):
+            return msgspec.structs.replace(before, ended=(*before.ended, lease))
         case UnitSettled(lease=lease):
             left = tuple(each for each in before.leases if each != lease)
+            ended = tuple(each for each in before.ended if each != lease)
             state = ContractState.DELIVERED if left else ContractState.SETTLED
-            return msgspec.structs.replace(before, leases=left, state=state)
+            return msgspec.structs.replace(before, leases=left, ended=ended, state=state)
         case FutureEnded(end=end):
             return msgspec.structs.replace(before, state=ContractState(end.value))
-        case _:  # a machine that could not be leased, a lease that ended: others tell of them
+        case _:  # a machine that could not be leased: its contract tells of it when it is over
             return before
 
 
@@ -161,7 +165,17 @@ def reminders(
 ) -> tuple[Reminder, ...]:
     """What can be done about a contract at `at` (Unix seconds) or later, soonest end first."""
     if contract.state is not ContractState.OPEN:
-        return ()
+        return tuple(
+            Reminder(
+                contract=contract.id,
+                step=FutureStep.SETTLE_UNIT,
+                account=None,
+                since=contract.series.window_start,
+                until=None,
+                lease=lease,
+            )
+            for lease in contract.ended
+        )
     series, deadline = contract.series, contract.series.deadline(rules)
     closes = series.window_start + start_window_s
     is_ready = contract.is_funded and bool(contract.machines)

@@ -42,6 +42,7 @@ from cloud_gpu.protocol.chain_events import (
     SilenceConvicted,
 )
 from cloud_gpu.protocol.future_events import FutureEvent
+from cloud_gpu.protocol.group_events import GroupEvent
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
@@ -57,6 +58,7 @@ from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
 from cloud_gpu.protocol.values import Address
 from market.futures_positions import FuturePositions
+from market.group_pledges import GroupPledges
 from market.paid_leases import PaidLeases
 from market.rows import MachineRow, MarketRow
 from market.undo import UndoLog
@@ -87,6 +89,7 @@ class Ledger:
         self._voided: dict[tuple[Address, int], bool] = {}
         self._nonce_floor: dict[Address, int] = {}
         self.futures = FuturePositions(self._undo)
+        self.groups = GroupPledges(self._undo)
         self.paid = PaidLeases(self._undo)
 
     # Questions.
@@ -130,6 +133,7 @@ class Ledger:
             ("nonce_floor", self._nonce_floor),
             ("barred", self.barred),
             *self.futures.tables(),
+            *self.groups.tables(),
             *self.paid.tables(),
         )
         for name, table in tables:
@@ -148,6 +152,7 @@ class Ledger:
         match event:
             case ChainAdvanced():
                 self.paid.forget(event.at)
+                self.groups.forget(event.at)
                 self._undo.end_block(event.block, event.at)
             case ChainReorganised():
                 self._undo.rewind(event.block)
@@ -176,6 +181,8 @@ class Ledger:
                 self._apply_to_results(event)
             case _ if isinstance(event, FutureEvent):
                 self.futures.apply(event)
+            case _ if isinstance(event, GroupEvent):
+                self.groups.apply(event)
             case _:
                 self._apply_to_machine(event)
 

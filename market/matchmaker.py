@@ -23,8 +23,10 @@ from cloud_gpu.protocol.events import (
     AskHeard,
     BidSubmitted,
     BidWithdrawn,
+    CampaignSubmitted,
     DeadlinePassed,
     FutureSubmitted,
+    PledgeSubmitted,
     VerifierHeard,
 )
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -35,8 +37,12 @@ from market.book import RestingAsk, RestingBid
 from market.floor import Floor
 from market.futures_lane import FuturesLane
 from market.futures_outcomes import FutureOutcomes
+from market.group_lane import GroupLane
+from market.group_outcomes import GroupOutcomes
+from market.group_pledging import Pledging
 from market.indexing import Indexing
 from market.intake import check_bid
+from market.keeping import Keeper
 from market.leasing import BidStep, calls_of, unanswered
 from market.outcomes import Outcomes
 from market.rounds import Rounds
@@ -77,7 +83,10 @@ class Matchmaker:
         self._rounds = Rounds(self._floor)
         self._futures = FuturesLane(self._floor)
         self._contracts = FutureOutcomes(self._floor, self._futures)
-        self._outcomes = Outcomes(self._floor, self._contracts)
+        self._keeper, self._pledges = Keeper(self._floor), Pledging(self._floor)
+        self._groups = GroupLane(self._floor, self._pledges)
+        groups = GroupOutcomes(self._floor, self._groups, self._pledges)
+        self._outcomes = Outcomes(self._floor, self._contracts, groups, self._keeper)
         self._indexing = Indexing(self._floor)
         self._inbox = 0
 
@@ -89,7 +98,8 @@ class Matchmaker:
     @property
     def deadline(self) -> Instant | None:
         """The end of an open round, or when to look at an order again. None: nothing waits."""
-        times = (self._rounds.ends, self._floor.answers.deadline, self._futures.deadline)
+        parts = (self._floor.answers, self._futures, self._groups, self._keeper)
+        times = (self._rounds.ends, *(part.deadline for part in parts))
         return min((when for when in times if when is not None), default=None)
 
     def handle(self, event: MatchmakerEvent, now: Instant) -> Sequence[MarketEffect]:
@@ -114,11 +124,19 @@ class Matchmaker:
             case FutureSubmitted():
                 self._inbox = max(self._inbox, event.inbox)
                 self._futures.admit(event)
+            case CampaignSubmitted():
+                self._inbox = max(self._inbox, event.inbox)
+                self._groups.admit(event)
+            case PledgeSubmitted():
+                self._inbox = max(self._inbox, event.inbox)
+                self._pledges.admit(event)
             case _:
                 self._outcomes.apply(event)
         self._indexing.advance()
         self._rounds.plan()
         self._futures.plan()
+        self._groups.plan()
+        self._keeper.plan()
         return list(floor.out)
 
     # Questions; they change nothing.
@@ -140,8 +158,11 @@ class Matchmaker:
 
     def examine(self, advert: SignedAdvert, now: Instant) -> Rejection | None:
         """Why hearing this advert would change nothing; None: it is worth an event."""
-        floor = self._floor
-        found = floor.shelf.examine(advert, rules=floor.rules, at=floor.at_time(now), batch=0)
+        floor, at = self._floor, self._floor.at_time(now)
+        if self._groups.is_for_groups(advert):
+            asked = self._groups.examine(advert, at)
+            return asked if isinstance(asked, Rejection) else None
+        found = floor.shelf.examine(advert, rules=floor.rules, at=at, batch=0)
         return found if isinstance(found, Rejection) else None
 
     def examine_notice(self, notice: SignedVerifierNotice, now: Instant) -> bool:
@@ -170,9 +191,11 @@ class Matchmaker:
         effects += [ReportFuture(report=each.report) for each in floor.futures.orders()]
         effects += self._contracts.restated()
         effects += self._futures.listing.restated()
+        effects += self._groups.restated()
         effects += self._indexing.restated()
         effects += [Transact(call=call) for call in calls_of(list(floor.openings.on_their_way()))]
-        return effects + [Transact(call=call) for call in floor.futures.calls()]
+        calls = (*floor.futures.calls(), *self._groups.calls(), *self._keeper.calls())
+        return effects + [Transact(call=call) for call in calls]
 
     def state_hash(self) -> Digest:
         """keccak256 of all that decides what happens next."""
@@ -184,6 +207,7 @@ class Matchmaker:
             floor.verifiers.rows(),
             [[name, rows] for name, rows in floor.ledger.rows()],
             [floor.futures.rows(), self._futures.ends, self._futures.has_news],
+            [floor.groups.rows(), self._groups.rows(), self._keeper.rows()],
             self._indexing.rows(),
             [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
         )
@@ -212,11 +236,15 @@ class Matchmaker:
         self._rounds.ends = None
         floor.has_news = True
         self._futures.reset()
+        self._groups.look_at_all()
 
     # Orders.
 
     def _hear(self, advert: SignedAdvert) -> None:
         floor = self._floor
+        if self._groups.is_for_groups(advert):
+            self._groups.hear(advert)
+            return
         ask = floor.shelf.examine(advert, rules=floor.rules, at=floor.at, batch=floor.batch())
         if isinstance(ask, RestingAsk):
             floor.shelf.put(ask, floor.at)

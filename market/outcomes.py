@@ -27,14 +27,18 @@ from market.book import RestingAsk, RestingBid
 from market.fitting import cap_of
 from market.floor import Floor
 from market.futures_outcomes import FutureOutcomes
+from market.group_outcomes import GroupOutcomes
+from market.keeping import Keeper
 from market.leasing import BidStep, Opening, blame_for, reverted
 
 
 class Outcomes:
     """Applies chain events to the floor."""
 
-    def __init__(self, floor: Floor, futures: FutureOutcomes) -> None:
-        self._floor, self._futures = floor, futures
+    def __init__(
+        self, floor: Floor, futures: FutureOutcomes, groups: GroupOutcomes, keeper: Keeper
+    ) -> None:
+        self._floor, self._futures, self._groups, self._keeper = floor, futures, groups, keeper
 
     def apply(self, event: ChainEvent) -> None:
         """Take one fact in; facts about strangers are facts too."""
@@ -44,6 +48,8 @@ class Outcomes:
         contract = _contract_before(event, floor)
         floor.ledger.apply(event)
         self._futures.apply(event, contract)
+        self._groups.apply(event)
+        self._keeper.apply(event)
         match event:
             case ChainAdvanced():
                 floor.shelf.expire(floor.now, floor.at)

@@ -60,6 +60,10 @@ class MarketRules(Value, frozen=True, kw_only=True):
     """What one account may hold of the hours that a product's machines have in a window."""
     attributes: Attributes = Attributes()
     """Facts that make one fitting machine better than another; never a price."""
+    group_buy_domain: Domain | None = None
+    """Of the contract for group buys; None: none are kept here."""
+    start_window_s: int = 600
+    """Of the deployment: how long after a window's start its machines may be delivered."""
 
     def __post_init__(self) -> None:
         if self.matcher.is_zero:

@@ -99,6 +99,10 @@ class MarketSettings:
                 futures=deployment.futures_rules,
                 futures_batch_ms=self.futures_batch_ms,
                 position_limit=BasisPoints(self.position_limit_bps),
+                group_buy_domain=(
+                    None if deployment.group_buy.is_zero else deployment.group_buy_domain
+                ),
+                start_window_s=deployment.windows.start,
             )
         except ValueError as error:
             raise SettingsInvalid(str(error)) from error

@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 from cloud_gpu.protocol.audit import Commit, Leaf, Opening, Results, Sibling, Verdict
 from cloud_gpu.protocol.futures import FuturePair, Series
+from cloud_gpu.protocol.group_buy import Campaign, Pledge
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.orders import Ask, Bid
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price
-from cloud_gpu.protocol.values import Digest, Value
+from cloud_gpu.protocol.values import Address, Digest, Value
 from cloud_gpu.protocol.voucher import Accept, Final, Ready, Voucher
 
 
@@ -222,6 +223,57 @@ class OpenFutures(_Call, frozen=True, kw_only=True):
     pairs: tuple[FuturePair, ...]
 
 
+class DeliverFuture(_Call, frozen=True, kw_only=True):
+    """Futures: open the firm leases of a contract's nominated machines, in the nominated order."""
+
+    contract: int
+    machines: tuple[int, ...]
+
+
+class SettleDefault(_Call, frozen=True, kw_only=True):
+    """Futures: end a contract whose long did not fund, or whose short named nothing, in time."""
+
+    contract: int
+
+
+class LapseFuture(_Call, frozen=True, kw_only=True):
+    """Futures: give everything back where nobody delivered in time."""
+
+    contract: int
+
+
+class SettleUnit(_Call, frozen=True, kw_only=True):
+    """Futures: pay out the margins behind a firm lease that ended."""
+
+    lease: LeaseKey
+
+
+class LockPledge(_Call, frozen=True, kw_only=True):
+    """GroupBuy: lock a buyer's pledge, whoever sends it."""
+
+    campaign: Campaign
+    pledge: Signed[Pledge]
+
+
+class CloseCampaign(_Call, frozen=True, kw_only=True):
+    """GroupBuy: open one lease an ask, to the pledges in their order; all or none."""
+
+    campaign: Campaign
+    providers: tuple[Address, ...]
+    """As the campaign names them; empty: anybody may serve it."""
+    asks: tuple[Signed[Ask], ...]
+
+
+class RefundPledge(_Call, frozen=True, kw_only=True):
+    """GroupBuy: give back one pledge of a campaign that missed its goal."""
+
+    campaign: Campaign
+    place: int
+
+
+FutureCall: TypeAlias = OpenFutures | DeliverFuture | SettleDefault | LapseFuture | SettleUnit
+GroupCall: TypeAlias = LockPledge | CloseCampaign | RefundPledge
+
 AuditCall: TypeAlias = (
     CommitBatch
     | RevealPreimages
@@ -252,4 +304,4 @@ LeaseCall: TypeAlias = (
 )
 """About leases of any kind."""
 
-ChainCall: TypeAlias = LeaseCall | AuditCall | OpenFutures
+ChainCall: TypeAlias = LeaseCall | AuditCall | FutureCall | GroupCall

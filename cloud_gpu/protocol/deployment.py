@@ -145,7 +145,7 @@ class Deployment(Value, frozen=True, kw_only=True):
     @property
     def contracts(self) -> tuple[Address, ...]:
         """Whose logs are followed."""
-        modules = self.verification, self.futures
+        modules = self.verification, self.futures, self.group_buy
         return (self.lease_book, *(module for module in modules if not module.is_zero))
 
     @property

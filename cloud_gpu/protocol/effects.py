@@ -12,6 +12,13 @@ from cloud_gpu.protocol.audit_messages import AuditMessage, AuditRecord, SignedV
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
+from cloud_gpu.protocol.group_reports import (
+    CampaignNotice,
+    CampaignReport,
+    GroupLease,
+    LockedPledge,
+    PledgeReport,
+)
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, ResultContent, SignedJobResult
@@ -192,6 +199,26 @@ class ReportSeries(_Effect, frozen=True, kw_only=True):
     report: SeriesReport
 
 
+class ReportCampaign(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a group buy from now on."""
+
+    report: CampaignReport
+    pledges: tuple[LockedPledge, ...]
+    leases: tuple[GroupLease, ...]
+
+
+class ReportPledge(_Effect, frozen=True, kw_only=True):
+    """What the API answers about a pledge from now on."""
+
+    report: PledgeReport
+
+
+class KeepNotice(_Effect, frozen=True, kw_only=True):
+    """Tell an account of its campaign whenever it asks."""
+
+    notice: CampaignNotice
+
+
 class ReportIndex(_Effect, frozen=True, kw_only=True):
     """The price index of a GPU class from now on."""
 
@@ -326,6 +353,7 @@ ProviderEffect: TypeAlias = (
     | SendAudit
 )
 FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries
+GroupReported: TypeAlias = ReportCampaign | ReportPledge | KeepNotice
 MarketEffect: TypeAlias = (
     Transact
     | ReportBid
@@ -334,6 +362,7 @@ MarketEffect: TypeAlias = (
     | ListProduct
     | ReportLease
     | FutureReported
+    | GroupReported
     | ReportIndex
 )
 VerifierEffect: TypeAlias = (

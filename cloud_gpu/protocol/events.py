@@ -12,6 +12,7 @@ from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.futures import FutureOrder
+from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec, ResultContent
@@ -148,6 +149,20 @@ class FutureSubmitted(_Event, frozen=True, kw_only=True):
     inbox: int
 
 
+class CampaignSubmitted(_Event, frozen=True, kw_only=True):
+    """A group buy's terms are durable in the inbox at this position."""
+
+    offer: SignedCampaign
+    inbox: int
+
+
+class PledgeSubmitted(_Event, frozen=True, kw_only=True):
+    """A pledge to a group buy is durable in the inbox at this position."""
+
+    pledge: Signed[Pledge]
+    inbox: int
+
+
 # Audits.
 
 
@@ -257,6 +272,8 @@ MarketEvent: TypeAlias = (
     | BidSubmitted
     | BidWithdrawn
     | FutureSubmitted
+    | CampaignSubmitted
+    | PledgeSubmitted
     | VerifierHeard
 )
 VerifierEvent: TypeAlias = (

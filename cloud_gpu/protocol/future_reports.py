@@ -65,6 +65,8 @@ class FutureContract(Value, frozen=True, kw_only=True):
     """Nominated by the short."""
     leases: tuple[LeaseKey, ...] = ()
     """Of delivered machines; margins stand behind them until they are settled."""
+    ended: tuple[LeaseKey, ...] = ()
+    """Those of `leases` that are over: their margins can be paid out."""
 
 
 class ContractReport(Value, frozen=True, kw_only=True):
@@ -113,6 +115,8 @@ class FutureStep(StrEnum):
     DELIVER = "deliver"
     SETTLE_DEFAULT = "settle-default"
     LAPSE = "lapse"
+    SETTLE_UNIT = "settle-unit"
+    """Pay out the margins behind a lease that ended."""
 
 
 class Reminder(Value, frozen=True, kw_only=True):
@@ -124,3 +128,5 @@ class Reminder(Value, frozen=True, kw_only=True):
     since: int
     until: int | None
     """Unix seconds, both included; None: no end."""
+    lease: LeaseKey | None = None
+    """Whose margins, where one is meant."""

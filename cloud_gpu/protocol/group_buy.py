@@ -6,10 +6,11 @@ Equal to GroupBuy.sol on shared vectors (tests/vectors/futures.json holds the id
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
-from cloud_gpu.protocol.signing import TypedData
-from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.signing import Domain, Statement, TypedData
+from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import Address, Digest, Value, keccak256
 
 GROUP_BUY: Final = "GroupBuy"
@@ -17,6 +18,8 @@ GROUP_BUY: Final = "GroupBuy"
 PLEDGES_MAX: Final = 100
 SLICES_MAX: Final = 100
 """Of one campaign."""
+PROVIDERS_MAX: Final = 100
+"""That a campaign names."""
 CAMPAIGN_S_MAX: Final = 14 * 24 * 3600
 """From a pledge to the deadline."""
 ANY_PROVIDER: Final = Digest(bytes(32))
@@ -42,10 +45,27 @@ class Campaign(Value, frozen=True, kw_only=True):
     """See `providers_hash`."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.goal <= SLICES_MAX:
-            raise ValueError(f"campaign.goal is 1 to {SLICES_MAX}, found {self.goal}")
+        bounds = (
+            ("product", self.product, 1, 2**32 - 1),
+            ("duration", self.duration, 1, limits.DURATION_S_MAX),
+            ("goal", self.goal, 1, SLICES_MAX),
+            ("window_start", self.window_start, 0, 2**32 - 1),
+            ("deadline", self.deadline, 1, 2**32 - 1),
+            ("market_id", self.market_id, 0, 2**16 - 1),
+        )
+        for name, found, low, high in bounds:
+            if not low <= found <= high:
+                raise ValueError(f"campaign.{name} is {low} to {high}, found {found}")
         if self.window_start > self.deadline:
             raise ValueError("campaign.window_start is not after its deadline")
+
+    def cost(self, gpus: int) -> TokenAmount:
+        """What a lease costs on machines of so many GPUs: a slice's share of a pledge."""
+        return cost_down(self.price_per_hour, GpuSeconds(gpus * self.duration))
+
+    def id_in(self, domain: Domain) -> Digest:
+        """Its id under a deployment's GroupBuy."""
+        return self.id(chain_id=domain.chain_id, contract=domain.verifying_contract)
 
     def id(self, *, chain_id: int, contract: Address) -> Digest:
         """keccak256 of chain, contract and all fields, ABI-encoded: what pledges name."""
@@ -66,6 +86,30 @@ class Campaign(Value, frozen=True, kw_only=True):
             self.providers_hash.raw,
         )
         return keccak256(b"".join(words))
+
+
+class CampaignOffer(Value, frozen=True, kw_only=True):
+    """A campaign and the providers that it names by their hash; its organiser's statement."""
+
+    KIND: ClassVar[str] = "cloud-gpu/campaign"
+    campaign: Campaign
+    providers: tuple[Address, ...] = ()
+    """Who alone may serve it; empty: anybody."""
+
+    def __post_init__(self) -> None:
+        if len(self.providers) > PROVIDERS_MAX:
+            raise ValueError(
+                f"offer.providers are at most {PROVIDERS_MAX}, found {len(self.providers)}"
+            )
+        needed = providers_hash(self.providers) if self.providers else ANY_PROVIDER
+        if self.campaign.providers_hash != needed:
+            raise ValueError(
+                f"campaign.providers_hash is {needed} for these providers,"
+                f" found {self.campaign.providers_hash}"
+            )
+
+
+SignedCampaign = Statement[CampaignOffer]
 
 
 def providers_hash(providers: Sequence[Address]) -> Digest:
@@ -93,6 +137,11 @@ class Pledge(TypedData, frozen=True, kw_only=True):
     slices: int
     nonce: int
     """Of the account's window, which its bids share."""
+
+    @property
+    def id(self) -> Digest:
+        """Its struct hash."""
+        return self.struct_hash()
 
     def __post_init__(self) -> None:
         if not 1 <= self.slices <= SLICES_MAX:

@@ -9,8 +9,9 @@ from cloud_gpu.protocol.calls import (
     CloseBatch,
     Closing,
     ExpireLease,
+    FutureCall,
+    GroupCall,
     OpenBatch,
-    OpenFutures,
     OpenGang,
     PostReady,
     RefundUnstarted,
@@ -71,8 +72,8 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
             _expire(book, call.lease)
         case CancelOne():
             _cancel(book, sender, call.nonce)
-        case OpenFutures():
-            raise Revert("Futures_BadSeries")  # a pretended chain has no such module
+        case _ if isinstance(call, FutureCall | GroupCall):
+            raise Revert("NoSuchModule")  # a pretended chain has leases alone
         case _:
             carry_out_audit(book, sender, call)
 

@@ -12,6 +12,7 @@ from cloud_gpu.protocol.adapters.evm_abi import plain
 from cloud_gpu.protocol.adapters.evm_audits import VerificationCall, audit_call
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_futures import future_call
+from cloud_gpu.protocol.adapters.evm_group_buys import group_call
 from cloud_gpu.protocol.adapters.evm_packing import (
     packed_closings,
     packed_matches,
@@ -24,24 +25,33 @@ from cloud_gpu.protocol.calls import (
     ChainCall,
     ChallengeLeaf,
     CloseBatch,
+    CloseCampaign,
     CommitBatch,
     ContestSegment,
     ConvictSegment,
     ConvictSilence,
+    DeliverFuture,
     ExpireLease,
     FallbackSeed,
     FinaliseBatches,
+    FutureCall,
+    GroupCall,
+    LapseFuture,
     LeaseCall,
+    LockPledge,
     OpenBatch,
     OpenFutures,
     OpenGang,
     OpenLeaf,
     PostReady,
+    RefundPledge,
     RefundUnstarted,
     ReleaseLease,
     ReturnHeld,
     RevealPreimages,
     SettleBatch,
+    SettleDefault,
+    SettleUnit,
     StopLease,
 )
 from cloud_gpu.protocol.deployment import Deployment
@@ -74,8 +84,10 @@ def calldata(call: ChainCall) -> bytes:
             | FinaliseBatches()
         ):
             return audit_call(call).calldata
-        case OpenFutures():
+        case OpenFutures() | DeliverFuture() | SettleDefault() | LapseFuture() | SettleUnit():
             return future_call(call).calldata
+        case LockPledge() | CloseCampaign() | RefundPledge():
+            return group_call(call).calldata
         case _:
             return _book_call(call).calldata
 
@@ -154,8 +166,10 @@ def _gang(call: OpenGang) -> Call[None]:
 
 def destination(call: ChainCall, deployment: Deployment) -> Address:
     """The contract that a call is for."""
-    if isinstance(call, OpenFutures):
+    if isinstance(call, FutureCall):
         return deployment.futures
+    if isinstance(call, GroupCall):
+        return deployment.group_buy
     is_audit = isinstance(call, VerificationCall)
     return deployment.verification if is_audit else deployment.lease_book
 
@@ -167,6 +181,8 @@ def spare_gas(call: ChainCall) -> int:
             return _ENTRY_GAS * len(call.matches)
         case OpenFutures():
             return _PAIR_GAS * len(call.pairs)
+        case DeliverFuture():
+            return _PAIR_GAS * len(call.machines)
         case SettleBatch():
             return _ENTRY_GAS * len(call.vouchers)
         case CloseBatch():

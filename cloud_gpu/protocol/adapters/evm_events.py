@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from cloud_gpu.protocol import chain_events as events
-from cloud_gpu.protocol.adapters.evm_abi import futures, lease_book, verification
+from cloud_gpu.protocol.adapters.evm_abi import futures, group_buy, lease_book, verification
 from cloud_gpu.protocol.adapters.evm_audits import audit_event
 from cloud_gpu.protocol.adapters.evm_futures import future_event
+from cloud_gpu.protocol.adapters.evm_group_buys import group_event
 from cloud_gpu.protocol.adapters.evm_skips import rejection_of
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
@@ -128,10 +129,11 @@ class LogDecoder:
         if found is not None:
             return audit_event(*found, log.block, at)
         found = futures().log(log.topics, log.payload)
-        if found is None:
-            return None
-        name, a = found
-        return self._skipped(a, log) if name == "PairSkipped" else future_event(name, a, at)
+        if found is not None:
+            name, a = found
+            return self._skipped(a, log) if name == "PairSkipped" else future_event(name, a, at)
+        found = group_buy().log(log.topics, log.payload)
+        return group_event(*found, at) if found is not None else None
 
     def _skipped(self, a: dict[str, Any], log: Log) -> events.ChainEvent | None:
         call = self._ours(log.transaction)

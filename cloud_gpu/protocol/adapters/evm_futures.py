@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from cloud_gpu.protocol import future_events as events
 from cloud_gpu.protocol.adapters.bindings import futures as bound
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_skips import rejection_of
-from cloud_gpu.protocol.calls import OpenFutures
+from cloud_gpu.protocol.calls import (
+    DeliverFuture,
+    FutureCall,
+    LapseFuture,
+    OpenFutures,
+    SettleDefault,
+    SettleUnit,
+)
 from cloud_gpu.protocol.future_events import FutureEnd, UnitEnd
 from cloud_gpu.protocol.futures import FutureOrder, FuturePair, Series
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
@@ -25,10 +32,23 @@ _UNIT_ENDS: Final = (None, UnitEnd.HELD, UnitEnd.BROKEN_BY_LONG, UnitEnd.BROKEN_
 """By their numbers in types/Futures.sol; a unit that runs has not ended."""
 
 
-def future_call(call: OpenFutures) -> Call[None]:
+def future_call(call: FutureCall) -> Call[None]:
     """The function of Futures that does it."""
-    series = bound.Series(*call.series.key)
-    return bound.open_futures(series, call.price.value, tuple(_pair(each) for each in call.pairs))
+    match call:
+        case OpenFutures():
+            series = bound.Series(*call.series.key)
+            pairs = tuple(_pair(each) for each in call.pairs)
+            return bound.open_futures(series, call.price.value, pairs)
+        case DeliverFuture(contract=contract, machines=machines):
+            return bound.deliver(contract, machines)
+        case SettleDefault(contract=contract):
+            return bound.settle_default(contract)
+        case LapseFuture(contract=contract):
+            return bound.lapse(contract)
+        case SettleUnit(lease=lease):
+            return bound.settle_unit(lease.provider, lease.index, lease.seq)
+        case _:
+            assert_never(call)
 
 
 def _pair(pair: FuturePair) -> bound.FuturePair:

@@ -33,7 +33,12 @@ IN_FLIGHT_MAX: Final = 16
 GAS_MAX: Final = 2**24
 """EIP-7825: no transaction may have more."""
 
-_EARLY: Final = ("LeaseBook_TooEarly", "Verification_TooEarly")
+_EARLY: Final = (
+    "LeaseBook_TooEarly",
+    "Verification_TooEarly",
+    "Futures_TooEarly",
+    "GroupBuy_TooEarly",
+)
 _EARLY_WAIT_S: Final = 120
 """A call that becomes possible this soon waits for the chain's clock instead of failing."""
 
