@@ -43,6 +43,7 @@ from market.settings import MarketSettings, parse_settings
 from market.standing import Standing
 from market.store.database import Database
 from market.store.futures import SqlFutures
+from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
 from market.store.journal import SqlJournal
 from market.store.views import SqlBook
@@ -71,7 +72,7 @@ def load_settings(path: Path) -> MarketSettings:
 def replay(database_url: str) -> Iterator[bytes]:
     """The matches of a journal, as lines; the last line is the `ReplayedState`."""
     with closing(Database.existing(database_url)) as database:
-        told = SqlBook(database).told() | SqlFutures(database).told()
+        told = SqlBook(database).told() | SqlFutures(database).told() | SqlGroups(database).told()
         journal = SqlJournal(database)
         if not journal.length:
             raise SettingsInvalid(f"database: the journal at {database.shown} is empty")
@@ -118,6 +119,7 @@ def worker_app(settings: MarketSettings) -> FastAPI:
         inbox=SqlInbox(database),
         view=view,
         futures=SqlFutures(database),
+        groups=SqlGroups(database),
         clock=SystemClock(),
         sign=receipt_signer(key, deployment.domain),
         arrived=lambda: None,
@@ -168,6 +170,7 @@ async def serve(settings: MarketSettings) -> None:
             inbox=SqlInbox(database),
             view=book,
             futures=SqlFutures(database),
+            groups=SqlGroups(database),
             clock=clock,
             sign=receipt_signer(key, deployment.domain),
             arrived=sequencer.wake,

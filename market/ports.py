@@ -6,10 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cloud_gpu.protocol.effects import MarketEffect
-from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn, FutureSubmitted
+from cloud_gpu.protocol.effects import MarketEffect, ReportCampaign
+from cloud_gpu.protocol.events import (
+    BidSubmitted,
+    BidWithdrawn,
+    CampaignSubmitted,
+    FutureSubmitted,
+    PledgeSubmitted,
+)
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
 from cloud_gpu.protocol.futures import FutureOrder, Series
+from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
+from cloud_gpu.protocol.group_reports import (
+    CampaignNotice,
+    CampaignReport,
+    CampaignState,
+    PledgeReport,
+)
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -20,7 +33,9 @@ from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.standing import Standing
 
-Taken: TypeAlias = BidSubmitted | BidWithdrawn | FutureSubmitted
+Taken: TypeAlias = (
+    BidSubmitted | BidWithdrawn | FutureSubmitted | CampaignSubmitted | PledgeSubmitted
+)
 """What comes out of the inbox."""
 
 SignReceipt = Callable[[Digest, Instant, int], SignedReceipt]
@@ -60,6 +75,21 @@ class Inbox(Protocol):
 
     def future_kept(self, order: Digest) -> Kept | None:
         """The place of an order of futures that was kept."""
+
+    def keep_campaign(self, campaign: Digest, offer: SignedCampaign, received_at: Instant) -> Kept:
+        """The place of a group buy's terms; `campaign` is their id."""
+
+    def campaign(self, campaign: Digest) -> SignedCampaign | None:
+        """A group buy's terms that were kept."""
+
+    def campaign_kept(self, campaign: Digest) -> Kept | None:
+        """The place of a group buy's terms that were kept."""
+
+    def keep_pledge(self, pledge: Signed[Pledge], received_at: Instant) -> Kept:
+        """The place of a pledge."""
+
+    def pledge_kept(self, pledge: Digest) -> Kept | None:
+        """The place of a pledge that was kept."""
 
     def after(self, position: int, count_max: int) -> Sequence[Taken]:
         """What lies behind a position, in order."""
@@ -109,6 +139,24 @@ class FuturesView(Protocol):
 
     def index(self) -> Sequence[IndexPoint]:
         """The newest point of each GPU class."""
+
+
+class GroupsView(Protocol):
+    """The public tables of group buys. All calls raise StorageFailed."""
+
+    def campaigns(
+        self, *, product: int | None, state: CampaignState | None, after: int, count_max: int
+    ) -> Sequence[CampaignReport]:
+        """Those that satisfy every filter given, by number, of higher numbers than `after`."""
+
+    def campaign(self, campaign: Digest) -> ReportCampaign | None:
+        """What is known of one."""
+
+    def pledge(self, pledge: Digest) -> PledgeReport | None:
+        """What is known of a pledge that was handed in here."""
+
+    def notices(self, account: Address, after: int, count_max: int) -> Sequence[CampaignNotice]:
+        """What an account was told, by number, of higher numbers than `after`."""
 
 
 class BookWriter(Protocol):

@@ -16,14 +16,17 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     MarketEffect,
     ReportBid,
+    ReportCampaign,
     ReportContract,
     ReportFuture,
     ReportLease,
+    ReportPledge,
     Transact,
 )
 from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, FutureSubmitted
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport
+from cloud_gpu.protocol.group_reports import CampaignReport, PledgeReport
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import AskId, BidId
@@ -34,8 +37,13 @@ from market.rules import MatchmakerEvent, RulesSet
 
 Entries: TypeAlias = Iterable[tuple[MatchmakerEvent, Instant]]
 Subject: TypeAlias = tuple[str, str]
-"""What a report is about: "bid", "lease", "future" or "contract", and its id."""
-Reported: TypeAlias = ReportBid | ReportLease | ReportFuture | ReportContract
+"""What a report is about: its kind, like "bid" or "campaign", and its id."""
+Reported: TypeAlias = (
+    ReportBid | ReportLease | ReportFuture | ReportContract | ReportCampaign | ReportPledge
+)
+Report: TypeAlias = (
+    BidReport | LeaseReport | FutureReport | ContractReport | CampaignReport | PledgeReport
+)
 
 _SHOWN = 200
 """Letters of a value that differs."""
@@ -122,7 +130,7 @@ def replay_lines(
         )
 
 
-def subject_of(report: BidReport | LeaseReport | FutureReport | ContractReport) -> Subject:
+def subject_of(report: Report) -> Subject:
     """Whom a report is about."""
     match report:
         case BidReport(bid=bid):
@@ -131,6 +139,10 @@ def subject_of(report: BidReport | LeaseReport | FutureReport | ContractReport) 
             return "future", str(order)
         case ContractReport(contract=contract):
             return "contract", str(contract.id)
+        case CampaignReport(id=campaign):
+            return "campaign", str(campaign)
+        case PledgeReport(pledge=pledge):
+            return "pledge", str(pledge)
         case _:
             return "lease", str(report.terms.key)
 

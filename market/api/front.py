@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 import anyio
@@ -24,7 +25,7 @@ from market.api.taking import Taking
 from market.futures_door import check_future
 from market.health import Health
 from market.intake import check_bid
-from market.ports import BookView, FuturesView, Inbox, Kept, SignReceipt
+from market.ports import BookView, FuturesView, GroupsView, Inbox, Kept, SignReceipt
 from market.rules import MarketRules
 from market.standing import Standing, health_at
 
@@ -43,6 +44,7 @@ class Front:
     inbox: Inbox
     view: BookView
     futures: FuturesView
+    groups: GroupsView
     clock: Clock
     sign: SignReceipt
     arrived: Callable[[], None]
@@ -90,6 +92,11 @@ class Front:
         """As `know_product`; blocks."""
         if wanted not in self._products:
             self._products.update({product.id: product for product in self.view.products()})
+
+    @property
+    def known_products(self) -> Mapping[int, Product]:
+        """Those at hand."""
+        return MappingProxyType(self._products)
 
     def judge(self, order: SignedBid) -> Rejection | None:
         """Why the market does not take a bid now, if its product is known here."""

@@ -15,13 +15,21 @@ from cloud_gpu.protocol.future_reports import (
     SeriesReport,
 )
 from cloud_gpu.protocol.futures import FutureOrder
+from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
+from cloud_gpu.protocol.group_reports import (
+    CampaignNotice,
+    CampaignReport,
+    GroupLease,
+    LockedPledge,
+    PledgeReport,
+)
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import BasisPoints
+from cloud_gpu.protocol.units import BasisPoints, Price
 from cloud_gpu.protocol.values import Address, Value
 from market.api.describing import Describer
 from market.api.errors import PROBLEM_TYPE, Problem
@@ -57,6 +65,17 @@ class Position(Value, frozen=True, kw_only=True):
     steps: tuple[Reminder, ...]
 
 
+class CampaignPage(Value, frozen=True, kw_only=True):
+    """A group buy, its pledges by place, and its price beside the spot price."""
+
+    report: CampaignReport
+    pledges: tuple[LockedPledge, ...]
+    spot_per_hour: Price | None = None
+    """The cheapest ask on offer for its product now; None: there is none."""
+    of_spot_bps: int | None = None
+    """The campaign's price in basis points of that; below 10,000 it is the better one."""
+
+
 _TYPES: Final[tuple[Any, ...]] = (
     SignedBid,
     SignedReceipt,
@@ -76,6 +95,13 @@ _TYPES: Final[tuple[Any, ...]] = (
     Position,
     IndexPoint,
     CurvePoint,
+    SignedCampaign,
+    Signed[Pledge],
+    CampaignReport,
+    CampaignPage,
+    PledgeReport,
+    GroupLease,
+    CampaignNotice,
 )
 _describer = Describer()
 _REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}

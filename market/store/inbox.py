@@ -12,8 +12,15 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.events import BidSubmitted, BidWithdrawn, FutureSubmitted
+from cloud_gpu.protocol.events import (
+    BidSubmitted,
+    BidWithdrawn,
+    CampaignSubmitted,
+    FutureSubmitted,
+    PledgeSubmitted,
+)
 from cloud_gpu.protocol.futures import FutureOrder
+from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
@@ -24,6 +31,8 @@ from market.store.tables import InboxRow
 
 _CANCEL = "cancel:"
 _FUTURE = "future:"
+_CAMPAIGN = "campaign:"
+_PLEDGE = "pledge:"
 
 
 class SqlInbox:
@@ -55,7 +64,31 @@ class SqlInbox:
 
     def future_kept(self, order: Digest) -> Kept | None:
         """See `Inbox`."""
-        key = f"{_FUTURE}{order}"
+        return self._kept_as(f"{_FUTURE}{order}")
+
+    def keep_campaign(self, campaign: Digest, offer: SignedCampaign, received_at: Instant) -> Kept:
+        """See `Inbox`."""
+        return self._keep([(f"{_CAMPAIGN}{campaign}", to_json(offer))], received_at)[0]
+
+    def campaign(self, campaign: Digest) -> SignedCampaign | None:
+        """See `Inbox`."""
+        body = self._body(f"{_CAMPAIGN}{campaign}")
+        return from_json(body, SignedCampaign) if body is not None else None
+
+    def campaign_kept(self, campaign: Digest) -> Kept | None:
+        """See `Inbox`."""
+        return self._kept_as(f"{_CAMPAIGN}{campaign}")
+
+    def keep_pledge(self, pledge: Signed[Pledge], received_at: Instant) -> Kept:
+        """See `Inbox`."""
+        row = f"{_PLEDGE}{pledge.payload.id}", to_json(pledge)
+        return self._keep([row], received_at)[0]
+
+    def pledge_kept(self, pledge: Digest) -> Kept | None:
+        """See `Inbox`."""
+        return self._kept_as(f"{_PLEDGE}{pledge}")
+
+    def _kept_as(self, key: str) -> Kept | None:
         with self._database.reading() as connection:
             return self._kept(connection, [key]).get(key)
 
@@ -121,6 +154,10 @@ class SqlInbox:
 def _event(position: int, key: str, body: bytes) -> Taken:
     if key.startswith(_FUTURE):
         return FutureSubmitted(order=from_json(body, Signed[FutureOrder]), inbox=position)
+    if key.startswith(_CAMPAIGN):
+        return CampaignSubmitted(offer=from_json(body, SignedCampaign), inbox=position)
+    if key.startswith(_PLEDGE):
+        return PledgeSubmitted(pledge=from_json(body, Signed[Pledge]), inbox=position)
     if key.startswith(_CANCEL):
         return BidWithdrawn(bid=from_json(body, SignedCancellation).body.bid, inbox=position)
     return BidSubmitted(order=from_json(body, SignedBid), inbox=position)

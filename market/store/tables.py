@@ -29,7 +29,8 @@ class InboxRow(SQLModel, table=True):
     __tablename__ = "inbox"
     position: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
     key: str = Field(unique=True)
-    """The bid's id; "cancel:" before it for a cancellation, "future:" before an order's."""
+    """The bid's id; "cancel:" before it for a cancellation, "future:" before an order's,
+    "campaign:" and "pledge:" before those of group buys."""
     body: bytes
     received_at: int = Field(sa_type=_WORD)
 
@@ -116,6 +117,36 @@ class FutureSeriesRow(SQLModel, table=True):
     product: int = Field(index=True, sa_type=_WORD)
     deadline: int = Field(index=True, sa_type=_WORD)
     report: bytes
+
+
+class CampaignRow(SQLModel, table=True):
+    """A group buy."""
+
+    __tablename__ = "campaign"
+    campaign: str = Field(primary_key=True)
+    number: int = Field(index=True, sa_type=_WORD)
+    product: int = Field(index=True, sa_type=_WORD)
+    state: str = Field(index=True)
+    report: bytes
+    pledges: bytes
+    leases: bytes
+
+
+class PledgeRow(SQLModel, table=True):
+    """What the API answers about a pledge."""
+
+    __tablename__ = "pledge"
+    pledge: str = Field(primary_key=True)
+    report: bytes
+
+
+class NoticeRow(SQLModel, table=True):
+    """What an account should know of a campaign."""
+
+    __tablename__ = "notice"
+    number: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    account: str = Field(index=True)
+    body: bytes
 
 
 class PriceIndexRow(SQLModel, table=True):

@@ -9,14 +9,17 @@ from sqlalchemy import Connection, delete, select
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
+    KeepNotice,
     ListAsk,
     ListProduct,
     MarketEffect,
     ReportBid,
+    ReportCampaign,
     ReportContract,
     ReportFuture,
     ReportIndex,
     ReportLease,
+    ReportPledge,
     ReportSeries,
     UnlistAsk,
 )
@@ -28,6 +31,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
+from market.store.group_buys import write_group
 from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow, StoreFact
 
 _ROWS_READ_MAX = 10_000
@@ -164,6 +168,8 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
             _write_lease(connection, effect.report)
         case ReportFuture() | ReportContract() | ReportSeries() | ReportIndex():
             write_future(connection, effect)
+        case ReportCampaign() | ReportPledge() | KeepNotice():
+            write_group(connection, effect)
         case _:
             raise AssertionError(f"{type(effect).__name__} is no effect on the public tables")
 

@@ -51,8 +51,8 @@ def test_the_second_contract_lies_where_the_first_one_names_it(verified: Deploye
     assert deployment.verification == created_at(key("deployer").address, 4)
     assert deployment.verifiers == (FIRST.address, SECOND.address)
     assert deployment.audit == WINDOWS
-    followed = deployment.lease_book, deployment.verification, deployment.futures
-    assert deployment.contracts == followed
+    modules = deployment.verification, deployment.futures, deployment.group_buy
+    assert deployment.contracts == (deployment.lease_book, *modules)
 
 
 async def test_pay_is_held_committed_drawn_and_paid_when_all_matched(audits: Audits) -> None:

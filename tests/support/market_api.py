@@ -23,6 +23,7 @@ from market.rules import MarketRules
 from market.standing import Standing
 from market.store.database import Database
 from market.store.futures import SqlFutures
+from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
 from market.store.views import SqlBook
 from tests.unit.market.builders import (
@@ -60,6 +61,7 @@ class Api:
     view: SqlBook
     inbox: SqlInbox
     futures: SqlFutures
+    groups: SqlGroups
     clock: StoppedClock
     arrivals: list[int] = field(default_factory=list)
     standing: Standing = field(default_factory=standing)
@@ -104,13 +106,15 @@ async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Ap
     ledger = Ledger(RULES.bond_unit)
     ledger.apply(product())
     view.write([ListProduct(product=ledger.products[1])])
-    found = Api(httpx.AsyncClient(), view, inbox, SqlFutures(database), clock)
+    futures, groups = SqlFutures(database), SqlGroups(database)
+    found = Api(httpx.AsyncClient(), view, inbox, futures, groups, clock)
     front = Front(
         rules=market_rules,
         deployment=DEPLOYMENT,
         inbox=inbox,
         view=view,
-        futures=found.futures,
+        futures=futures,
+        groups=groups,
         clock=clock,
         sign=receipt_signer(MARKET_KEY, DOMAIN),
         arrived=lambda: found.arrivals.append(1),
