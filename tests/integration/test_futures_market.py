@@ -56,6 +56,7 @@ class Story:
             futures_domain=self.deployment.futures_domain,
             futures=self.deployment.futures_rules,
             position_limit=BasisPoints(10_000),
+            start_window_s=self.deployment.windows.start,
         )
         self.market = Matchmaker(self.rules)
         self.log: list[tuple[MatchmakerEvent, int]] = []
@@ -182,25 +183,19 @@ class Story:
         await self.send(leaver, bound.assign(bound.Assignment(*struct(said)), signature))
 
     async def delivered(self) -> LeaseKey:
-        """Funded, nominated as the market suggests, and delivered by anybody."""
+        """Funded, nominated as the market suggests, and delivered by the market in time."""
         found = self.contract()
         assert found is not None
         await self.send(self.trading.buyer, bound.fund(1))
         await self.send(self.trading.provider, bound.nominate(1, found.suggested))
         await self.travel(self.window_start)
-        await self.send(self.trading.matcher, bound.deliver(1, found.suggested))
+        await self.until(ContractState.DELIVERED)
         (unit,) = self.watch.all(UnitDelivered)
         return unit.lease
 
     async def begun(self, lease: LeaseKey) -> None:
         await self.send(self.trading.node, self.trading.posting(lease))
         await self.send(self.trading.node, self.trading.beginning(lease, self.anvil.time()))
-
-    async def settled(self, lease: LeaseKey) -> None:
-        await self.send(
-            self.trading.matcher, bound.settle_unit(lease.provider, lease.index, lease.seq)
-        )
-        await self.until(ContractState.SETTLED)
 
     async def cash(self, *keys: LocalKey) -> list[int]:
         """On chain, where the market's ledger must say the same."""
@@ -244,7 +239,7 @@ async def test_a_day_sold_a_week_ahead_is_assigned_delivered_and_paid(
         await story.begun(lease)
         await story.travel(story.window_start + DAY_S + 10)
         await story.send(t.node, t.closing(lease, COST, early=False))
-        await story.settled(lease)
+        await story.until(ContractState.SETTLED)
         after = await story.cash(first, t.buyer, t.provider)
         long, short = found.contract.long_margin.value, found.contract.short_margin.value
         gained = [new - old for new, old in zip(after, before, strict=True)]
@@ -264,8 +259,6 @@ async def test_a_short_that_names_nothing_pays_its_margin(
         await story.send(t.buyer, bound.fund(1))
         held = await story.cash(t.buyer, t.provider)
         await story.travel(before.deadline + 1)
-        assert story.steps() == [("settle-default", None)]
-        await story.send(t.matcher, bound.settle_default(1))
         await story.until(ContractState.SHORT_DEFAULT)
         long, short = await story.cash(t.buyer, t.provider)
         margins = before.contract.long_margin.value + before.contract.short_margin.value
@@ -285,7 +278,6 @@ async def test_a_long_that_does_not_fund_pays_its_margin(
         await story.send(t.provider, bound.nominate(1, before.suggested))
         held = await story.cash(t.buyer, t.provider)
         await story.travel(before.deadline + 1)
-        await story.send(t.matcher, bound.settle_default(1))
         await story.until(ContractState.LONG_DEFAULT)
         long, short = await story.cash(t.buyer, t.provider)
         margins = before.contract.long_margin.value + before.contract.short_margin.value
@@ -309,7 +301,7 @@ async def test_a_long_that_stops_half_way_pays_half_its_margin(
         await story.send(t.buyer, StopLease(lease=lease))
         left_s = begun + DAY_S - story.anvil.time()
         await story.send(t.node, t.closing(lease, COST // 2, early=False))
-        await story.settled(lease)
+        await story.until(ContractState.SETTLED)
         long, short = await story.cash(t.buyer, t.provider)
         margin = part(before.contract.long_margin, 1)
         lost = forfeit(margin, left_s=left_s, window_s=DAY_S).value
