@@ -24,7 +24,6 @@ from cloud_gpu.protocol.errors import (
     Rejected,
     Rejection,
     RejectReason,
-    SettingsInvalid,
 )
 from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
 from cloud_gpu.protocol.identity import PeerId
@@ -38,6 +37,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, shortfall
+from cloud_gpu.vault import require_market
 
 __all__ = ["Client", "Job", "Lease"]
 
@@ -114,13 +114,7 @@ class Client:
     async def market(self) -> MarketView:
         """The market, which must be of our deployment. Raises `SettingsInvalid` if it is not."""
         if self._view is None:
-            found = await self._market.describe()
-            ours = (self._deployment.chain_id, self._deployment.lease_book)
-            if (found.chain_id, found.lease_book) != ours:
-                raise SettingsInvalid(
-                    f"market: found one for LeaseBook {found.lease_book} on chain {found.chain_id},"
-                    f" needed {ours[1]} on chain {ours[0]}. Correct `market` or `deployment`."
-                )
+            found = require_market(await self._market.describe(), self._deployment)
             self._view = found
         return self._view
 

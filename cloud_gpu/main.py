@@ -11,9 +11,9 @@ import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloud_gpu.adapters.client_folder import client_folder, remove_left_folders
 from cloud_gpu.adapters.configuration import keep_logs_apart, load_settings
@@ -24,6 +24,9 @@ from cloud_gpu.client import Client
 from cloud_gpu.opening import WaitedTooLong
 from cloud_gpu.protocol.limits import ARTIFACT_BYTES_MAX
 from cloud_gpu.settings import Settings
+
+if TYPE_CHECKING:
+    from cloud_gpu.trader import Trader
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -128,6 +131,26 @@ class AsyncSession(AsyncioSession):
     clients = _CLIENTS
 
 
+def open_trader(
+    settings: Settings | None = None, within_s: float = 120
+) -> AbstractContextManager[Trader]:
+    """Futures: GPU time bought or sold ahead, with the settings' wallet at their market.
+
+        with open_trader() as trader:
+            order = trader.buy("A100:2", start="2026-12-08", length="1d", max_price="1.20")
+            trader.market.report(order.payload.id)  # the contract, once a batch opened one
+            trader.contracts.fund(1)
+
+    Blocking; a transaction is waited for `within_s` seconds. Raises `SettingsInvalid`,
+    `ChainUnavailable`.
+    """
+    from cloud_gpu.adapters.desks import opened_trader
+
+    chosen = settings or _load({})
+    keep_logs_apart(chosen.log_level)
+    return opened_trader(chosen, within_s)
+
+
 class _Outside(ThisMachine):
     """The command line's outside world; see `cloud_gpu.cli.outside.Outside`."""
 
@@ -152,6 +175,10 @@ class _Outside(ThisMachine):
             raise WaitedTooLong(f"market and chain gave no answer in {within_s:g} s")
 
         return PORTAL.call(answer)
+
+    def trader(self, settings: Settings, within_s: float) -> AbstractContextManager[Trader]:
+        """See `open_trader`."""
+        return open_trader(settings, within_s)
 
     def session(self, settings: Settings, say: Say, **words: Any) -> Session:
         """A `Session` of these settings."""

@@ -6,7 +6,7 @@ a voucher never exceeds the cap nor what accrues within one interval, and never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from cloud_gpu.protocol import limits
@@ -154,19 +154,24 @@ class Promises:
         return total([amount for amount, _ in self._live.values()])
 
     def free_nonce(self, account: AccountView, draw: int) -> int:
-        """A nonce that neither the chain nor a live bid of ours has used.
+        """See `free_nonce`; a nonce of a live bid of ours is taken."""
+        return free_nonce(account, draw, self._live.keys())
 
-        `draw`, any number, spreads the choice over the window, so that two processes with one
-        wallet seldom take the same. Raises ValueError when all 128 are taken.
-        """
-        window = range(account.nonce_base, account.nonce_base + limits.NONCE_WINDOW)
-        free = [n for n in window if account.nonce_is_free(n) and n not in self._live]
-        beyond = window.stop
-        if not free and not self._live:
-            return beyond  # the window slides; nothing of ours falls out of it
-        if not free:
-            raise ValueError(f"all {limits.NONCE_WINDOW} nonces of the account are in use")
-        return free[draw % len(free)]
+
+def free_nonce(account: AccountView, draw: int, taken: Collection[int]) -> int:
+    """A nonce that the chain has not used, and that is not taken.
+
+    `draw`, any number, spreads the choice over the window, so that two processes with one
+    wallet seldom take the same. Raises ValueError when all 128 are taken.
+    """
+    window = range(account.nonce_base, account.nonce_base + limits.NONCE_WINDOW)
+    free = [n for n in window if account.nonce_is_free(n) and n not in taken]
+    beyond = window.stop
+    if not free and not taken:
+        return beyond  # the window slides; nothing of ours falls out of it
+    if not free:
+        raise ValueError(f"all {limits.NONCE_WINDOW} nonces of the account are in use")
+    return free[draw % len(free)]
 
 
 def escrow_of(bid: Bid) -> TokenAmount:

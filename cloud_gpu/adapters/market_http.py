@@ -63,40 +63,44 @@ class HttpMarket:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Drop the connections."""
         await self._http.aclose()
 
     async def describe(self) -> MarketView:
         """What the market says of itself. Raises `MarketUnavailable`."""
-        return await self._ask("GET", "/v1/market", MarketView)
+        return await self.ask("GET", "/v1/market", MarketView)
 
     async def products(self) -> Sequence[Product]:
         """What it knows to be for sale."""
-        return await self._ask("GET", "/v1/products", tuple[Product, ...])
+        return await self.ask("GET", "/v1/products", tuple[Product, ...])
 
     async def asks(self, gpu: str = "") -> Sequence[SignedAdvert]:
         """The book, cheapest first: asks that may be opened now, with their nodes."""
         query = {"limit": str(_ASKS_MAX), **({"gpu": gpu} if gpu else {})}
-        return await self._ask("GET", "/v1/asks", tuple[SignedAdvert, ...], query=query)
+        return await self.ask("GET", "/v1/asks", tuple[SignedAdvert, ...], query=query)
 
     async def place(self, order: SignedBid) -> SignedReceipt:
         """Hand in a bid; twice is once. Raises `Rejected`, `MarketUnavailable`."""
-        return await self._ask("POST", "/v1/bids", SignedReceipt, order)
+        return await self.ask("POST", "/v1/bids", SignedReceipt, order)
 
     async def report(self, bid: Digest) -> BidReport:
         """How far a bid is. Raises `Rejected` (UNKNOWN_ORDER), `MarketUnavailable`."""
-        return await self._ask("GET", f"/v1/bids/{bid}", BidReport)
+        return await self.ask("GET", f"/v1/bids/{bid}", BidReport)
 
     async def cancel(self, statement: SignedCancellation) -> None:
         """Ask it to forget a bid. Raises `Rejected`, `MarketUnavailable`."""
-        await self._send("POST", f"/v1/bids/{statement.body.bid}/cancellation", statement)
+        await self.send("POST", f"/v1/bids/{statement.body.bid}/cancellation", statement)
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
         """A buyer's leases as this market follows them."""
-        return await self._ask(
+        return await self.ask(
             "GET", "/v1/leases", tuple[LeaseReport, ...], query={"buyer": str(buyer)}
         )
 
-    async def _ask(
+    async def ask(
         self,
         method: str,
         path: str,
@@ -104,7 +108,8 @@ class HttpMarket:
         body: Value | None = None,
         query: dict[str, str] | None = None,
     ) -> T:
-        raw = await self._send(method, path, body, query)
+        """One request, its answer read strictly. Raises `Rejected`, `MarketUnavailable`."""
+        raw = await self.send(method, path, body, query)
         try:
             return from_json(raw, kind)
         except ValueError as error:
@@ -113,13 +118,14 @@ class HttpMarket:
                 f" expected: {error}. Check that `market` is the URL of a cloud-gpu market."
             ) from error
 
-    async def _send(
+    async def send(
         self,
         method: str,
         path: str,
         body: Value | None = None,
         query: dict[str, str] | None = None,
     ) -> bytes:
+        """One request; the body of its answer. Raises `Rejected`, `MarketUnavailable`."""
         try:
             answer = await self._http.request(
                 method,

@@ -104,24 +104,24 @@ class ThisMachine:
         """Remove a context's file, if it is there."""
         context_file(name).unlink(missing_ok=True)
 
-    def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
-        """Note bids that were handed in from this machine. Raises StorageFailed."""
-        path = _bids_file()
+    def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Note what was handed in from this machine. Raises StorageFailed."""
+        path = _noted_file(kind)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:  # one write: lines of two commands do not mix
-                file.write("".join(json.dumps(dict(bid)) + "\n" for bid in bids))
+                file.write("".join(json.dumps(dict(row)) + "\n" for row in rows))
         except OSError as error:
             raise StorageFailed(
-                f"{path}: cannot be written ({error.strerror or error}); the bids stand, but"
-                " `cloud-gpu bid ls` will not list them"
+                f"{path}: cannot be written ({error.strerror or error}); the {kind} stand, but"
+                " the command that lists them will not"
             ) from error
 
-    def remembered_bids(self) -> list[dict[str, Any]]:
+    def remembered(self, kind: str) -> list[dict[str, Any]]:
         """Those noted, oldest first; a line that was cut short is skipped."""
         found = []
         try:
-            lines = _bids_file().read_text().splitlines()
+            lines = _noted_file(kind).read_text().splitlines()
         except FileNotFoundError:
             return []
         for line in lines:
@@ -177,8 +177,8 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _bids_file() -> Path:
-    return platformdirs.user_data_path("cloud-gpu") / "bids.jsonl"
+def _noted_file(kind: str) -> Path:
+    return platformdirs.user_data_path("cloud-gpu") / f"{kind}.jsonl"
 
 
 def context_file(name: str) -> Path:

@@ -22,9 +22,12 @@ from cloud_gpu.cli import (
     demo,
     devnet,
     doctor,
+    future,
     jobs,
     leases,
+    positions,
     repeat,
+    series,
     wallet,
 )
 from cloud_gpu.cli import run as running
@@ -50,6 +53,10 @@ devnet_app = typer.Typer(
 )
 bid_app = typer.Typer(help="Orders without a session to hold.", no_args_is_help=True)
 app.add_typer(bid_app, name="bid")
+future_app = typer.Typer(
+    help="GPU time in a later window: buy it ahead, or sell it ahead.", no_args_is_help=True
+)
+app.add_typer(future_app, name="future")
 wallet_app = typer.Typer(help="Tokens in the wallet and in the vault.", no_args_is_help=True)
 app.add_typer(wallet_app, name="wallet")
 app.add_typer(devnet_app, name="devnet")
@@ -81,6 +88,19 @@ bid_app.command("place")(command(bid.place))
 bid_app.command("show")(command(bid.show))
 bid_app.command("ls")(command(bid.ls))
 bid_app.command("cancel")(command(bid.cancel))
+future_app.command("series")(command(series.series))
+future_app.command("book")(command(series.book))
+future_app.command("curve")(command(series.curve))
+future_app.command("buy")(command(future.buy))
+future_app.command("sell")(command(future.sell))
+future_app.command("show")(command(future.show))
+future_app.command("ls")(command(future.ls))
+future_app.command("cancel")(command(future.cancel))
+future_app.command("positions")(command(positions.positions))
+future_app.command("fund")(command(positions.fund))
+future_app.command("nominate")(command(positions.nominate))
+future_app.command("join")(command(positions.join))
+future_app.command("assign")(command(positions.assign))
 wallet_app.command("show")(command(wallet.show))
 wallet_app.command("fund", context_settings=_AMOUNT_FIRST)(command(wallet.fund))
 wallet_app.command("withdraw", context_settings=_AMOUNT_FIRST)(command(wallet.withdraw))

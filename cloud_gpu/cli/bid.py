@@ -6,7 +6,6 @@ What was handed in from here is remembered, so that `bid ls` can ask how far it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,13 +31,13 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
+from cloud_gpu.cli.trading import digest_of, table_of
 from cloud_gpu.cli.wallet import opened_wallet
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.match import BidReport, BidState, Explanation
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import format_tokens
-from cloud_gpu.protocol.values import Digest
 from cloud_gpu.spending import escrow_of
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _hand_in(run: Invocation, settings: Settings, orders: tuple[SignedBid, ...])
     finally:
         rows = [{**_order_row(order), "market": settings.market} for order in known]
         if rows:
-            run.outside.remember_bids(rows)
+            run.outside.remember("bids", rows)
 
 
 def _read(body: str) -> tuple[SignedBid, ...]:
@@ -164,7 +163,7 @@ def show(
     ] = False,
 ) -> None:
     """Say how far a bid came, by the market's word."""
-    wanted = _digest(bid)
+    wanted = digest_of(bid, "BID")
     report = run.ask(run.settings(), lambda client: client.report(wanted))
     row = _report_row(report)
     how = report.explanation
@@ -183,7 +182,7 @@ def show(
 def ls(run: Invocation) -> None:
     """List the bids that were handed in from here, newest first."""
     settings = run.settings()
-    mine = [b for b in run.outside.remembered_bids() if b.get("market") == settings.market]
+    mine = [b for b in run.outside.remembered("bids") if b.get("market") == settings.market]
     newest = mine[::-1][:_SHOWN_MAX]
     rows = run.ask(settings, lambda client: _reports(client, newest))
     run.say.results("bid", rows, lambda: _reports_table(rows))
@@ -193,7 +192,7 @@ async def _reports(client: Client, bids: list[dict[str, Any]]) -> list[dict[str,
     rows = []
     for known in bids:
         try:
-            found = _report_row(await client.report(_digest(known["bid"])))
+            found = _report_row(await client.report(digest_of(known["bid"], "BID")))
         except Rejected as error:
             found = {"bid": known["bid"], "state": f"unknown ({error.rejection.reason})"}
         rows.append({**found, "wanted": f"{known['count']} x {known['gpu_classes']}"})
@@ -205,13 +204,13 @@ def cancel(
     bid: Annotated[str, typer.Argument(metavar="BID", help="Its id.")],
 ) -> int:
     """Void a bid: its nonce on chain, which binds everybody, then in the market's book."""
-    settings, wanted = run.settings(), _digest(bid)
+    settings, wanted = run.settings(), digest_of(bid, "BID")
     report = run.ask(settings, lambda client: client.report(wanted))
     if report.state not in _LIVE:
         raise NoSuchThing(
             f"bid {bid} is {report.state}", "one that may still open", "cloud-gpu bid ls"
         )
-    known = next((b for b in run.outside.remembered_bids() if b["bid"] == bid), None)
+    known = next((b for b in run.outside.remembered("bids") if b["bid"] == bid), None)
     if known is not None:
         confirm(run, "Void the bid's nonce on chain (it costs gas)?")
         with opened_wallet(run, settings) as wallet:
@@ -222,13 +221,6 @@ def cancel(
     payload = {"bid": bid, "voided_on_chain": known is not None}
     run.say.result("bid-cancelled", payload, lambda: f"Cancelled {bid}.")
     return ExitCode.DONE
-
-
-def _digest(text: str) -> Digest:
-    try:
-        return Digest.parse(text)
-    except ValueError as error:
-        raise UsageWrong(f"BID: {error}") from error
 
 
 def _order_row(order: SignedBid) -> dict[str, Any]:
@@ -256,7 +248,7 @@ def _report_row(report: BidReport) -> dict[str, Any]:
 
 
 def _orders_table(rows: list[dict[str, Any]]) -> Table:
-    return _table(
+    return table_of(
         ("bid", "GPUs", "limit a GPU-hour", "seconds", "locks at most"),
         [
             (
@@ -274,11 +266,11 @@ def _orders_table(rows: list[dict[str, Any]]) -> Table:
 def _explanation_table(how: Explanation) -> Table:
     rows = [(each.field, str(each.asks), str(each.alone)) for each in how.obstructions]
     rows += [("went to bids before it", str(how.taken), "")] if how.taken else []
-    return _table((f"of {how.asks} asks", "kept off", "by this alone"), rows)
+    return table_of((f"of {how.asks} asks", "kept off", "by this alone"), rows)
 
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:
-    return _table(
+    return table_of(
         ("bid", "wanted", "state", "price", "lease", "why"),
         [
             (
@@ -292,15 +284,3 @@ def _reports_table(rows: list[dict[str, Any]]) -> Table:
             for row in rows
         ],
     )
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table

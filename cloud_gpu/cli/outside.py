@@ -21,6 +21,7 @@ from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.settings import Settings
+from cloud_gpu.trader import Trader
 
 AnswerT = TypeVar("AnswerT")
 
@@ -278,6 +279,9 @@ class Outside(Protocol):
 
     def contracts(self, settings: Settings) -> ContractsDesk: ...
 
+    def trader(self, settings: Settings, within_s: float) -> AbstractContextManager[Trader]:
+        """The wallet's futures; each transaction is waited for in `within_s` seconds."""
+
     def ask(
         self,
         settings: Settings,
@@ -295,10 +299,10 @@ class Outside(Protocol):
     ) -> AbstractContextManager[OpenSession]:
         """A `Session` of these settings; the words are those of `cloud_gpu.Session`."""
 
-    def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
-        """Note bids that were handed in from this machine."""
+    def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Note what was handed in from this machine: "bids", "futures"."""
 
-    def remembered_bids(self) -> list[dict[str, Any]]:
+    def remembered(self, kind: str) -> list[dict[str, Any]]:
         """Those noted, oldest first."""
 
     def leases(self) -> LeaseDesk: ...

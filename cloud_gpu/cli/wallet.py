@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cloud_gpu.cli.confirming import confirm
-from cloud_gpu.cli.failures import StillWaiting
 from cloud_gpu.cli.invocation import Invocation, amount
 from cloud_gpu.cli.output import money
 from cloud_gpu.cli.outside import WalletDesk
-from cloud_gpu.protocol.errors import ChainUnavailable, FundsTooSmall
+from cloud_gpu.cli.trading import patience
+from cloud_gpu.protocol.errors import FundsTooSmall
 from cloud_gpu.protocol.units import TokenAmount, format_tokens
 from cloud_gpu.settings import Settings
 
@@ -29,16 +28,8 @@ Amount = Annotated[
 @contextmanager
 def opened_wallet(run: Invocation, settings: Settings) -> Iterator[WalletDesk]:
     """The wallet. Raises StillWaiting for a transaction that is not mined in the time there is."""
-    began = time.monotonic()
-    try:
-        with run.outside.wallet(settings, run.wait_s) as wallet:
-            yield wallet
-    except ChainUnavailable as error:
-        if time.monotonic() - began < run.wait_s:
-            raise
-        raise StillWaiting(
-            str(error), "an answer in that time", "cloud-gpu wallet show, before it is sent again"
-        ) from error
+    with patience(run, "cloud-gpu wallet show"), run.outside.wallet(settings, run.wait_s) as wallet:
+        yield wallet
 
 
 def show(run: Invocation) -> None:

@@ -130,3 +130,10 @@ class Reminder(Value, frozen=True, kw_only=True):
     """Unix seconds, both included; None: no end."""
     lease: LeaseKey | None = None
     """Whose margins, where one is meant."""
+
+
+class Position(Value, frozen=True, kw_only=True):
+    """A contract of an account, and what can be done about it now or later."""
+
+    report: ContractReport
+    steps: tuple[Reminder, ...]

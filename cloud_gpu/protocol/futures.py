@@ -11,7 +11,7 @@ from typing import Final
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.signing import Signed, TypedData
-from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 FUTURES: Final = "Futures"
@@ -143,6 +143,27 @@ class FutureOrder(TypedData, frozen=True, kw_only=True):
             window_start=self.window_start,
             window_seconds=self.window_seconds,
         )
+
+
+class HeldContract(Value, frozen=True, kw_only=True):
+    """A contract before its delivery or end, as Futures keeps it."""
+
+    id: int
+    long: Address
+    short: Address
+    series: Series
+    per_hour: TokenAmount
+    """A GPU-hour; another market may open at a finer price than a tick."""
+    units: int
+    long_margin: TokenAmount
+    short_margin: TokenAmount
+    is_funded: bool
+    is_nominated: bool
+
+    def price(self, slice_gpus: int) -> TokenAmount:
+        """Of all its leases: what the long locks when it funds."""
+        quantity = GpuSeconds(slice_gpus * self.series.window_seconds)
+        return TokenAmount(cost_down(self.per_hour, quantity).value * self.units)
 
 
 class FuturePair(Value, frozen=True, kw_only=True):

@@ -117,8 +117,11 @@ def total(amounts: list[TokenAmount]) -> TokenAmount:
     return TokenAmount(sum(amount.value for amount in amounts))
 
 
-def cost_down(price: Price, quantity: GpuSeconds) -> TokenAmount:
-    """What is locked or paid for a quantity, rounded down: floor(price * GPU-seconds / 3600)."""
+def cost_down(price: Price | TokenAmount, quantity: GpuSeconds) -> TokenAmount:
+    """What is locked or paid for a quantity, rounded down: floor(price * GPU-seconds / 3600).
+
+    A `TokenAmount` is a price of a GPU-hour that is finer than a tick.
+    """
     return TokenAmount(price.value * quantity.value // _SECONDS_PER_HOUR)
 
 

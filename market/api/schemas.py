@@ -11,7 +11,7 @@ from typing import Any, Final
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
     FutureReport,
-    Reminder,
+    Position,
     SeriesReport,
 )
 from cloud_gpu.protocol.futures import FutureOrder
@@ -56,13 +56,6 @@ class Placed(Value, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     receipt: SignedReceipt | None = None
     problem: Problem | None = None
-
-
-class Position(Value, frozen=True, kw_only=True):
-    """A contract of an account, and what can be done about it now or later."""
-
-    report: ContractReport
-    steps: tuple[Reminder, ...]
 
 
 class CampaignPage(Value, frozen=True, kw_only=True):

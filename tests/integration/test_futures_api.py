@@ -7,7 +7,12 @@ import pytest
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import MarketEffect, ReportIndex, Transact
 from cloud_gpu.protocol.events import FutureSubmitted
-from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
+from cloud_gpu.protocol.future_reports import (
+    ContractReport,
+    FutureReport,
+    Position,
+    SeriesReport,
+)
 from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.match import BidState, SignedReceipt
 from cloud_gpu.protocol.orders import Cancellation
@@ -15,7 +20,6 @@ from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.signing import Signed, state
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, TokenAmount
 from cloud_gpu.protocol.values import Digest
-from market.api.schemas import Position
 from market.replaying import replay_lines
 from market.rules import MarketRules, RulesSet
 from tests.support.market_api import Api

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.future_reports import FutureReport
+from cloud_gpu.protocol.future_reports import FutureReport, Position
 from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import Price
-from market.api.schemas import Position
 from tests.support.anvil import deployed_on, running_anvil
 from tests.support.market_daemon import MarketDaemon, market_command, market_config, start_market
 from tests.support.trading import Trading, trading_on

@@ -176,9 +176,9 @@ def _account_event(name: str, a: dict[str, Any]) -> events.ChainEvent | None:
             gpu_class, _sheet, region, gpus, min_bond, penalty, notice, flags = a["product"]
             return events.ProductRegistered(
                 product=a["id"],
-                gpu_class=GpuClass(_ascii(gpu_class)),
+                gpu_class=GpuClass(ascii_of(gpu_class)),
                 slice_gpus=gpus,
-                region_group=_ascii(region),
+                region_group=ascii_of(region),
                 min_bond=BasisPoints(min_bond),
                 notice=notice,
                 penalty=BasisPoints(penalty),
@@ -254,5 +254,6 @@ def _machine(a: dict[str, Any]) -> MachineKey:
     return MachineKey.from_word(a["machineKey"])
 
 
-def _ascii(padded: bytes) -> str:
+def ascii_of(padded: bytes) -> str:
+    """The text in a fixed-width word."""
     return padded.rstrip(b"\0").decode("ascii", errors="replace")

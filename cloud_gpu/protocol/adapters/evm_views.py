@@ -8,12 +8,15 @@ from typing import Any
 from cloud_gpu.protocol.adapters.bindings import lease_book, payment_token
 from cloud_gpu.protocol.adapters.evm_abi import decode_revert
 from cloud_gpu.protocol.adapters.evm_bound import AnswerT, Call
+from cloud_gpu.protocol.adapters.evm_events import ascii_of
 from cloud_gpu.protocol.adapters.evm_rpc import Request, Rpc, RpcError, octets, whole
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import ChainUnavailable
+from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.ports import AccountView, MachineView
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
 
 
@@ -98,6 +101,26 @@ def machine(rpc: Rpc, deployment: Deployment, key: MachineKey) -> MachineView:
         start=lease.start,
         duration=lease.duration,
         market_id=lease.market_id,
+    )
+
+
+def products(rpc: Rpc, deployment: Deployment) -> tuple[Product, ...]:
+    """LeaseBook's whole table of products, by number."""
+    book = deployment.lease_book
+    numbers = range(1, ask(rpc, book, lease_book.counts()).products + 1)
+    rows = ask_all(rpc, book, [lease_book.product_of(number) for number in numbers])
+    return tuple(
+        Product(
+            id=number,
+            gpu_class=GpuClass(ascii_of(row.gpu_class)),
+            slice_gpus=row.slice_gpus,
+            region_group=ascii_of(row.region_group),
+            min_bond=BasisPoints(row.min_bond_bps),
+            notice=row.notice,
+            penalty=BasisPoints(row.penalty_bps),
+            flags=row.flags,
+        )
+        for number, row in zip(numbers, rows, strict=True)
     )
 
 

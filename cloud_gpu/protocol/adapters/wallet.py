@@ -16,6 +16,7 @@ from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets
+from cloud_gpu.protocol.adapters.wallet_futures import WalletFutures
 from cloud_gpu.protocol.calls import ReleaseLease
 from cloud_gpu.protocol.deployment import LEASE_BOOK, Deployment
 from cloud_gpu.protocol.errors import FundsTooSmall, TransactionReverted
@@ -23,6 +24,7 @@ from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import KeyRole, Signer
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineKey
 from cloud_gpu.protocol.ports import AccountView, MachineView
+from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Domain, Signed, TypedData
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, format_tokens
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, Signature
@@ -75,6 +77,7 @@ class Wallet:
         self._key = key
         self._rpc = Rpc(rpc_url)
         self._sender = DirectSender(self._rpc, key, timeout_s=timeout_s)
+        self.futures = WalletFutures(self._rpc, self._sender, deployment)
 
     def __enter__(self) -> Self:
         views.check(self._rpc, self.deployment)
@@ -257,6 +260,10 @@ class Wallet:
     def machine(self, key: MachineKey) -> MachineView:
         """A machine's words."""
         return views.machine(self._rpc, self.deployment, key)
+
+    def products(self) -> tuple[Product, ...]:
+        """LeaseBook's table."""
+        return views.products(self._rpc, self.deployment)
 
     def token_balance(self, address: Address | None = None) -> TokenAmount:
         """Tokens outside the vault (default: one's own)."""

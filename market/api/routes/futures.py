@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
+from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, Position, SeriesReport
 from cloud_gpu.protocol.futures import WINDOWS_S, FutureOrder, Series
 from cloud_gpu.protocol.match import BidState, SignedReceipt
 from cloud_gpu.protocol.orders import SignedCancellation
@@ -20,7 +20,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
-from market.api.schemas import Position, answers, json_list, takes
+from market.api.schemas import answers, json_list, takes
 from market.api.withdrawing import keep_cancellation
 from market.forward_curve import ClearedSeries, forward_curve
 from market.futures_positions import reminders

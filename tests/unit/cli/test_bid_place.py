@@ -47,8 +47,9 @@ class World(PretendWorld):
     def ask(self, settings: Settings, work: Any, say: Any, within_s: Any) -> Any:
         return asyncio.run(work(self.client))
 
-    def remember_bids(self, bids: Sequence[Mapping[str, Any]]) -> None:
-        self.remembered += [bid["bid"] for bid in bids]
+    def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        assert kind == "bids"
+        self.remembered += [row["bid"] for row in rows]
 
     @property
     def ids(self) -> list[str]:

@@ -1,0 +1,279 @@
+"""`cloud-gpu future`: GPU time in a later window: orders, series, prices.
+
+A long buys, a short delivers. What was handed in from here is remembered, so that `future ls` can
+ask how far it came; what came of it is `positions`'.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cloud_gpu.cli.confirming import confirm
+from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.failures import NoSuchThing
+from cloud_gpu.cli.invocation import Invocation
+from cloud_gpu.cli.output import money, rate
+from cloud_gpu.cli.positions import show_contract
+from cloud_gpu.cli.requirements import MaxPrice
+from cloud_gpu.cli.series import series_words
+from cloud_gpu.cli.trading import (
+    Length,
+    MinPrice,
+    Product,
+    Stands,
+    Start,
+    Units,
+    digest_of,
+    opened_trader,
+    table_of,
+    taken_nonces,
+)
+from cloud_gpu.ordering import FutureRequest, future_wish, window_words
+from cloud_gpu.protocol.codec import to_builtins
+from cloud_gpu.protocol.errors import Rejected
+from cloud_gpu.protocol.future_reports import FutureReport
+from cloud_gpu.protocol.futures import FutureOrder
+from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.product import Product as ProductRow
+from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.units import TokenAmount, format_tokens
+from cloud_gpu.protocol.utc import format_utc
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cloud_gpu.trader import Trader
+
+_KIND = "futures"
+_LIVE = (BidState.PENDING, BidState.MATCHED)
+_SHOWN_MAX = 50
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it locks; hand nothing in.")]
+
+
+def buy(
+    run: Invocation,
+    gpu: Product,
+    start: Start,
+    length: Length,
+    units: Units = 1,
+    max_price: MaxPrice = None,
+    stands: Stands = "1h",
+    dry_run: DryRun = False,
+) -> None:
+    """Order machines for a later window, at a limit price or less.
+
+    A contract locks a margin. Before its deadline the whole price must be locked, too (`future
+    fund`), or the margin is lost. In the window the machines become ordinary leases.
+    """
+    settings = run.settings(max_price=max_price)
+    settings.need("max_price")
+    with opened_trader(run, settings) as trader:
+        product = trader.product(gpu)
+        request = future_wish(
+            is_buy=True,
+            product=product.id,
+            start=start,
+            length=length,
+            units=units,
+            limit=settings.max_price,
+            stands=stands,
+        )
+        _order(run, trader, request, product, settings.market, dry_run=dry_run)
+
+
+def sell(
+    run: Invocation,
+    gpu: Product,
+    start: Start,
+    length: Length,
+    min_price: MinPrice,
+    units: Units = 1,
+    stands: Stands = "1h",
+    dry_run: DryRun = False,
+) -> None:
+    """Offer machines for a later window, at a limit price or more.
+
+    A contract locks a margin. Before its deadline the machines must be named (`future nominate`),
+    or the margin is lost. Sign with the provider's wallet, not with a node's key.
+    """
+    settings = run.settings()
+    with opened_trader(run, settings) as trader:
+        product = trader.product(gpu)
+        request = future_wish(
+            is_buy=False,
+            product=product.id,
+            start=start,
+            length=length,
+            units=units,
+            limit=min_price,
+            stands=stands,
+        )
+        _order(run, trader, request, product, settings.market, dry_run=dry_run)
+
+
+def _order(
+    run: Invocation,
+    trader: Trader,
+    request: FutureRequest,
+    product: ProductRow,
+    market: str,
+    *,
+    dry_run: bool,
+) -> None:
+    order, margin = trader.order(request, taken_nonces(run)), trader.margin(request)
+    deadline = trader.deadline(request.series)
+    row = {**_order_row(order, margin), "deadline": format_utc(deadline)}
+    if dry_run:
+        signed = {**row, "signed": to_builtins(order)}
+        run.say.result("future-order", signed, lambda: _orders_table([row]))
+        return
+    verb, edge = ("Buy", "or less") if request.is_buy else ("Sell", "or more")
+    confirm(
+        run,
+        f"{verb} {request.units} x ({product.slice_gpus} x {product.gpu_class})"
+        f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge}?"
+        f" A contract locks {format_tokens(margin)} tokens of margin",
+    )
+    _hand_in(run, trader, order, {**row, "market": market})
+    run.say.result("future-order", row, lambda: _orders_table([row]))
+    run.say.next(f"cloud-gpu future show {row['order']}")
+
+
+def _hand_in(
+    run: Invocation, trader: Trader, order: Signed[FutureOrder], row: dict[str, Any]
+) -> None:
+    """Remember an order that the market has, or may have: its answer can be lost."""
+    try:
+        trader.place(order)
+    except Rejected:
+        raise
+    except BaseException:
+        run.outside.remember(_KIND, [row])
+        run.say.progress(f"no answer; the order may stand: cloud-gpu future show {row['order']}")
+        raise
+    run.outside.remember(_KIND, [row])
+
+
+def show(
+    run: Invocation,
+    wanted: Annotated[
+        str, typer.Argument(metavar="ORDER|CONTRACT", help="An order's id, or a contract's number.")
+    ],
+) -> None:
+    """Say how far an order came, or what a contract is."""
+    with opened_trader(run, run.settings()) as trader:
+        if wanted.isascii() and wanted.isdigit():
+            show_contract(run, trader, int(wanted))
+            return
+        row = _report_row(trader.market.report(digest_of(wanted, "ORDER")))
+        run.say.result("future-order", row, lambda: _reports_table([row]))
+        if "contract" in row:
+            run.say.next(f"cloud-gpu future show {row['contract']}")
+
+
+def ls(run: Invocation) -> None:
+    """List the orders that were handed in from here, newest first."""
+    settings = run.settings()
+    mine = [row for row in run.outside.remembered(_KIND) if row.get("market") == settings.market]
+    with opened_trader(run, settings) as trader:
+        rows = [_known_row(trader, known) for known in mine[::-1][:_SHOWN_MAX]]
+    run.say.results("future-order", rows, lambda: _reports_table(rows))
+
+
+def cancel(
+    run: Invocation, order: Annotated[str, typer.Argument(metavar="ORDER", help="Its id.")]
+) -> int:
+    """Void an order: its nonce on chain, which binds everybody, then in the market's book."""
+    wanted = digest_of(order, "ORDER")
+    with opened_trader(run, run.settings()) as trader:
+        report = trader.market.report(wanted)
+        if report.state not in _LIVE:
+            raise NoSuchThing(
+                f"order {order} is {report.state}", "one that may still open", "cloud-gpu future ls"
+            )
+        known = next((r for r in run.outside.remembered(_KIND) if r["order"] == order), None)
+        if known is not None:
+            confirm(run, "Void the order's nonce on chain (it costs gas)?")
+        else:
+            run.say.progress("it was not placed from here: its nonce stays valid until it expires")
+        trader.cancel(wanted, None if known is None else int(known["nonce"]))
+    payload = {"order": order, "voided_on_chain": known is not None}
+    run.say.result("future-order-cancelled", payload, lambda: f"Cancelled {order}.")
+    return ExitCode.DONE
+
+
+def _known_row(trader: Trader, known: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = _report_row(trader.market.report(digest_of(known["order"], "ORDER")))
+    except Rejected as error:
+        found = {"order": known["order"], "state": f"unknown ({error.rejection.reason})"}
+    kept = ("side", "product", "start", "length", "units", "limit", "expires_at")
+    return {**{name: known[name] for name in kept}, **found}
+
+
+def _order_row(order: Signed[FutureOrder], margin: TokenAmount) -> dict[str, Any]:
+    said = order.payload
+    return {
+        "order": str(said.id),
+        "side": "buy" if said.is_buy else "sell",
+        "product": said.product,
+        "start": format_utc(said.window_start),
+        "length": window_words(said.window_seconds),
+        "units": said.units,
+        "limit": rate(said.limit_price_per_hour),
+        "margin": money(margin),
+        "expires_at": said.start_by,
+        "nonce": said.nonce,
+    }
+
+
+def _report_row(report: FutureReport) -> dict[str, Any]:
+    row: dict[str, Any] = {"order": str(report.order), "state": str(report.state)}
+    if report.contract is not None:
+        row |= {"contract": report.contract, "filled": report.units}
+    if report.price is not None:
+        row["price"] = rate(report.price)
+    if report.rejection is not None:
+        row["why"] = str(report.rejection)
+    return row
+
+
+def _orders_table(rows: list[dict[str, Any]]) -> Table:
+    return table_of(
+        ("order", "", "product", "window", "units", "limit a GPU-hour", "margin", "deadline"),
+        [
+            (
+                row["order"],
+                row["side"],
+                str(row["product"]),
+                f"{row['start']} {row['length']}",
+                str(row["units"]),
+                row["limit"]["amount"],
+                row["margin"]["amount"],
+                row["deadline"],
+            )
+            for row in rows
+        ],
+    )
+
+
+def _reports_table(rows: list[dict[str, Any]]) -> Table:
+    return table_of(
+        ("order", "", "window", "units", "state", "price", "contract", "why"),
+        [
+            (
+                row["order"][:12],
+                row.get("side", ""),
+                f"{row['product']}: {row['start']} {row['length']}" if "start" in row else "",
+                str(row.get("filled", row.get("units", ""))),
+                row["state"],
+                (row.get("price") or {}).get("amount", ""),
+                str(row.get("contract", "")),
+                row.get("why", ""),
+            )
+            for row in rows
+        ],
+    )

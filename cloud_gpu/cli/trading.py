@@ -1,0 +1,114 @@
+"""What commands of futures and group buys share: options, an opened account, words of errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cloud_gpu.bidding import WordUnclear
+from cloud_gpu.cli.failures import StillWaiting, UsageWrong
+from cloud_gpu.cli.flags import flag_of
+from cloud_gpu.cli.invocation import Invocation, price
+from cloud_gpu.protocol.errors import ChainUnavailable
+from cloud_gpu.protocol.values import Digest
+from cloud_gpu.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cloud_gpu.trader import Trader
+
+_SIGNED = ("bids", "futures", "assignments")
+"""Kinds of what is remembered that carry a nonce of the account."""
+
+Product = Annotated[
+    str, typer.Option("--gpu", metavar="PRODUCT", help='A product: its number, or "A100:2".')
+]
+MaybeProduct = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="PRODUCT", help='A product: its number, or "A100:2".'),
+]
+Start = Annotated[
+    str,
+    typer.Option("--start", metavar="UTC", help='When the window starts: "2026-12-08T16:00".'),
+]
+Length = Annotated[str, typer.Option("--length", help="The window's length: 1h, 4h, 1d or 7d.")]
+Units = Annotated[int, typer.Option("--units", help="Machines of the product.")]
+MinPrice = Annotated[
+    str,
+    typer.Option(
+        "--min-price", parser=price, metavar="TOKENS", help='Limit in tokens a GPU-hour: "1.20".'
+    ),
+]
+Stands = Annotated[
+    str, typer.Option("--stands", help="How long it stands unless it is cancelled: 1d at most.")
+]
+
+
+@contextmanager
+def opened_trader(run: Invocation, settings: Settings) -> Iterator[Trader]:
+    """The wallet's futures. Raises UsageWrong for a word that cannot be meant."""
+    look = "cloud-gpu future positions"
+    with (
+        patience(run, look),
+        words_as_flags(),
+        run.outside.trader(settings, run.wait_s) as trader,
+    ):
+        yield trader
+
+
+@contextmanager
+def patience(run: Invocation, look: str) -> Iterator[None]:
+    """Raises StillWaiting for a transaction that is not mined in the time there is."""
+    began = time.monotonic()
+    try:
+        yield
+    except ChainUnavailable as error:
+        if time.monotonic() - began < run.wait_s:
+            raise
+        raise StillWaiting(
+            str(error), "an answer in that time", f"{look}, before it is sent again"
+        ) from error
+
+
+@contextmanager
+def words_as_flags() -> Iterator[None]:
+    """A word that cannot be meant is named by its flag. Raises UsageWrong."""
+    try:
+        yield
+    except WordUnclear as error:
+        known = flag_of(error.field)
+        flag = known if known.startswith("--") else f"--{error.field.replace('_', '-')}"
+        raise UsageWrong(f"{flag}: {error.problem}") from error
+
+
+def taken_nonces(run: Invocation) -> frozenset[int]:
+    """Nonces of what was handed in from here and still stands."""
+    now = int(time.time())
+    noted = [row for kind in _SIGNED for row in run.outside.remembered(kind)]
+    return frozenset(int(row["nonce"]) for row in noted if int(row["expires_at"]) >= now)
+
+
+def digest_of(text: str, name: str) -> Digest:
+    """An id on the command line. Raises UsageWrong."""
+    try:
+        return Digest.parse(text)
+    except ValueError as error:
+        raise UsageWrong(f"{name}: {error}") from error
+
+
+def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Rows under a head."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,93 @@
+"""What an account's own calls have in common: its port, and what must hold before money moves.
+
+Refused here, nothing was sent: the error names field, rule and fix, where a contract would only
+name itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import (
+    FundsTooSmall,
+    Rejected,
+    Rejection,
+    RejectReason,
+    SettingsInvalid,
+)
+from cloud_gpu.protocol.ports import AccountView, MarketView
+from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Address
+
+
+class VaultAccount(Protocol):
+    """The wallet's account, read and called at the newest block; each call is waited for.
+
+    Raises `TransactionReverted`, `FundsTooSmall`, `ChainUnavailable`.
+    """
+
+    @property
+    def address(self) -> Address: ...
+
+    def account(self) -> AccountView:
+        """Id 0: not registered."""
+
+    def products(self) -> Sequence[Product]: ...
+
+    def chain_time(self) -> int:
+        """Unix seconds."""
+
+    def cancel_one(self, nonce: int) -> None:
+        """Void whatever the account signed with this nonce."""
+
+
+def refused(reason: RejectReason, field: str, found: str, needed: str, next_: str = "") -> Rejected:
+    """A refusal of our own."""
+    return Rejected(Rejection(reason=reason, field=field, found=found, needed=needed, next=next_))
+
+
+def require_cash(account: VaultAccount, needed: TokenAmount, what: str) -> AccountView:
+    """The account, which has so much in the vault. Raises `Rejected`, `FundsTooSmall`."""
+    found = account.account()
+    if found.id == 0:
+        raise refused(
+            RejectReason.UNKNOWN_ACCOUNT,
+            "account",
+            f"{account.address}, which is not registered",
+            "an account with tokens in the vault",
+            "cloud-gpu wallet fund TOKENS",
+        )
+    if found.cash < needed:
+        raise FundsTooSmall(
+            needed.value,
+            found.cash.value,
+            f"The vault of {account.address} is too small for {what}.",
+        )
+    return found
+
+
+def product_of(account: VaultAccount, number: int) -> Product:
+    """A row of the chain's table. Raises `Rejected`."""
+    for each in account.products():
+        if each.id == number:
+            return each
+    raise refused(
+        RejectReason.UNKNOWN_PRODUCT,
+        "product",
+        str(number),
+        "a product that is registered on this chain",
+    )
+
+
+def require_market(found: MarketView, deployment: Deployment) -> MarketView:
+    """A market of our own deployment. Raises `SettingsInvalid`."""
+    ours = (deployment.chain_id, deployment.lease_book)
+    if (found.chain_id, found.lease_book) != ours:
+        raise SettingsInvalid(
+            f"market: found one for LeaseBook {found.lease_book} on chain {found.chain_id},"
+            f" needed {ours[1]} on chain {ours[0]}. Correct `market` or `deployment`."
+        )
+    return found
