@@ -78,7 +78,7 @@ def test_a_transaction_is_waited_for_as_long_as_one_is_told(
 
     world = PretendWorld()
     world.held = Slow()
-    monkeypatch.setattr("cloud_gpu.cli.wallet.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("cloud_gpu.cli.trading.time", SimpleNamespace(monotonic=lambda: now))
     assert called(world, "wallet", "fund", "1", "--yes", "--timeout", "8s", "--json") == code
     assert world.waits == [8]
     assert "0x12" in json.loads(capsys.readouterr().out)["found"]
