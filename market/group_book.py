@@ -45,7 +45,9 @@ class KeptCampaign:
     rejection: Rejection | None = None
     """Why the last one failed."""
     looked_at: Instant = 0
-    """When it was looked at last."""
+    """When it was looked at last, by our clock."""
+    seen_at: int = 0
+    """The same by the later of our clock and the chain's, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ class GroupBook:
                 each.not_before,
                 each.rejection,
                 each.looked_at,
+                each.seen_at,
                 [each.closing.posted_at, [ask.id for ask in each.closing.asks]]
                 if each.closing is not None
                 else [],

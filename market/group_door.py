@@ -7,12 +7,14 @@ their arguments alone. What stands beside other orders is `group_lane`'s to deci
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.group_buy import CAMPAIGN_S_MAX, Campaign, Pledge, SignedCampaign
+from cloud_gpu.protocol.group_reports import CampaignState
 from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.orders import Ask, AskFlags, SignedAdvert
 from cloud_gpu.protocol.product import Product
@@ -22,6 +24,8 @@ from cloud_gpu.protocol.values import Digest
 from market.intake import check_advert
 from market.ledger import Ledger
 from market.rules import MarketRules
+
+TAKES_PLEDGES: Final = (CampaignState.GATHERING, CampaignState.REACHED)
 
 
 def check_campaign(
@@ -149,6 +153,19 @@ def check_pledge(
         )
     # Only the buyer's own key: a pledge is money.
     return verify(pledge, rules.group_buy_domain, account=said.buyer, keys=NoDelegates(), at=at)
+
+
+def takes_no_pledges(state: CampaignState) -> Rejection | None:
+    """WRONG_STATE for a campaign that is open or over."""
+    if state in TAKES_PLEDGES:
+        return None
+    return _refused(
+        RejectReason.WRONG_STATE,
+        "pledge.campaign_id",
+        f"a campaign that is {state}",
+        "one that takes pledges",
+        "GET /v1/group-buys lists others.",
+    )
 
 
 def pledged_amount(pledge: Pledge, campaign: Campaign, product: Product) -> int:

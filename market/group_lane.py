@@ -20,7 +20,7 @@ from market.answers import FORGET_S
 from market.floor import Floor
 from market.group_asks import GroupAsk, served
 from market.group_book import OVER, Closing, KeptCampaign
-from market.group_door import check_campaign
+from market.group_door import TAKES_PLEDGES, check_campaign
 from market.group_life import CampaignFacts, settled_state
 from market.group_notices import Standing, near_at
 from market.group_pledging import Pledging
@@ -126,7 +126,10 @@ class GroupLane:
             if each.state in OVER and terms.deadline + FORGET_S < self._floor.at:
                 self._book.drop(each.id)
                 self._told.pop(each.id, None)
-            elif each.state is CampaignState.REACHED or terms.product in changed:
+                continue
+            due_at = _due_at(each)
+            is_due = due_at is not None and due_at <= self._floor.at
+            if is_due or each.state is CampaignState.REACHED or terms.product in changed:
                 self.look_at(each.id)
 
     def look_at_all(self) -> None:
@@ -158,7 +161,7 @@ class GroupLane:
             is_over=floor.at > terms.deadline,
         )
         state = settled_state(campaign.state, facts)
-        campaign = replace(campaign, state=state, looked_at=floor.now)
+        campaign = replace(campaign, state=state, looked_at=floor.now, seen_at=floor.at)
         self._book.put(campaign)
         if campaign.closing is not None:
             campaign = self._reviewed(campaign, campaign.closing)
@@ -171,7 +174,7 @@ class GroupLane:
 
     def _able(self, campaign: KeptCampaign) -> list[GroupAsk]:
         floor = self._floor
-        if campaign.state in (CampaignState.GATHERING, CampaignState.REACHED):
+        if campaign.state in TAKES_PLEDGES:
             return self._book.asks.able(
                 campaign.offer, rules=floor.rules, ledger=floor.ledger, book=floor.book, at=floor.at
             )
@@ -179,14 +182,15 @@ class GroupLane:
 
     def _next_look(self, key: Digest) -> Instant | None:
         campaign = self._book.campaign(key)
-        if campaign is None or campaign.state in (*OVER, CampaignState.FAILED):
+        due_at = _due_at(campaign) if campaign is not None else None
+        if campaign is None or due_at is None:
             return None
-        terms, closing = campaign.offer.campaign, campaign.closing
-        times = [instant(terms.deadline + 1), instant(near_at(terms, campaign.listed_at))]
-        times += [instant(terms.window_start), campaign.not_before]
-        if closing is not None:
-            times.append(closing.posted_at + self._floor.rules.settle_ms)
-        return min((when for when in times if when > campaign.looked_at), default=None)
+        times = [instant(due_at)]
+        if campaign.not_before > campaign.looked_at:
+            times.append(campaign.not_before)
+        if campaign.closing is not None:
+            times.append(campaign.closing.posted_at + self._floor.rules.settle_ms)
+        return min(times)
 
     # Closing.
 
@@ -270,7 +274,7 @@ class GroupLane:
     def _report(self, campaign: KeptCampaign, able: list[GroupAsk]) -> None:
         floor, terms = self._floor, campaign.offer.campaign
         row = floor.ledger.groups.row(campaign.id)
-        is_open = campaign.state in (CampaignState.GATHERING, CampaignState.REACHED)
+        is_open = campaign.state in TAKES_PLEDGES
         held = campaign.closing.asks if campaign.closing is not None else ()
         machines = len(able) + len(held)
         report = CampaignReport(
@@ -327,3 +331,12 @@ class GroupLane:
             *(each.call for each in self._book.waiting()),
             *(each.call for each in closings if each is not None),
         ]
+
+
+def _due_at(campaign: KeptCampaign) -> int | None:
+    """When time alone changes something about it, Unix seconds; None: never again."""
+    terms = campaign.offer.campaign
+    if campaign.state not in TAKES_PLEDGES:
+        return None
+    times = terms.deadline + 1, near_at(terms, campaign.listed_at), terms.window_start
+    return min((when for when in times if when > campaign.seen_at), default=None)

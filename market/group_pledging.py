@@ -9,11 +9,18 @@ from cloud_gpu.protocol.effects import ReportPledge, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import PledgeSubmitted
 from cloud_gpu.protocol.group_buy import PLEDGES_MAX, SLICES_MAX
-from cloud_gpu.protocol.group_reports import CampaignState, PledgeReport, PledgeState
+from cloud_gpu.protocol.group_reports import PledgeReport, PledgeState
 from cloud_gpu.protocol.units import TokenAmount
 from market.floor import Floor
 from market.group_book import KeptCampaign, SentPledge
-from market.group_door import cash_too_low, check_pledge, pledged_amount, unknown_campaign
+from market.group_door import (
+    TAKES_PLEDGES,
+    cash_too_low,
+    check_pledge,
+    pledged_amount,
+    takes_no_pledges,
+    unknown_campaign,
+)
 
 
 class Pledging:
@@ -73,14 +80,8 @@ class Pledging:
         self, event: PledgeSubmitted, campaign: KeptCampaign, amount: TokenAmount
     ) -> Rejection | None:
         floor, said = self._floor, event.pledge.payload
-        if campaign.state not in (CampaignState.GATHERING, CampaignState.REACHED):
-            return Rejection(
-                reason=RejectReason.WRONG_STATE,
-                field="pledge.campaign_id",
-                found=f"a campaign that is {campaign.state}",
-                needed="one that takes pledges",
-                next="GET /v1/group-buys lists others.",
-            )
+        if (closed := takes_no_pledges(campaign.state)) is not None:
+            return closed
         row = floor.ledger.groups.row(campaign.id)
         coming = [each for each in self._book.pledges_of(campaign.id) if each.is_waiting]
         slices = row.slices + sum(each.pledge.payload.slices for each in coming)
@@ -129,7 +130,7 @@ class Pledging:
 
     def expire(self, campaign: KeptCampaign) -> None:
         """What the chain did not take before the deadline, or before it closed, it never takes."""
-        if campaign.state in (CampaignState.GATHERING, CampaignState.REACHED):
+        if campaign.state in TAKES_PLEDGES:
             return
         why = Rejection(
             reason=RejectReason.EXPIRED,

@@ -164,13 +164,12 @@ class ProviderPeer:
         self.trading, self.overlay = trading, overlay
         self._announced = 0
 
-    def advert(self, index: int = 0, seq: int = 1) -> SignedAdvert:
+    def advert(self, index: int = 0, seq: int = 1, **changes: object) -> SignedAdvert:
         trading, peer = self.trading, PeerId(self.overlay.peer_id)
         domain, at = trading.deployed.deployment.domain, trading.deployed.anvil.time()
         self._announced += 1
-        ask = msgspec.structs.replace(
-            trading.ask(seq, index).payload, start_by=at + 300 + self._announced
-        )
+        fields: dict[str, object] = {"start_by": at + 300 + self._announced}
+        ask = msgspec.structs.replace(trading.ask(seq, index).payload, **(fields | changes))
         bound = NodeBinding(
             provider=trading.provider.address, node_key=trading.node.address, peer=peer
         )

@@ -33,6 +33,7 @@ from market.group_door import (
     check_campaign,
     check_pledge,
     not_kept_here,
+    takes_no_pledges,
     unknown_campaign,
 )
 from market.ports import Kept
@@ -148,6 +149,8 @@ async def _refused_pledge(front: Front, key: Digest, signed: Signed[Pledge]) -> 
             next="Sign the campaign's id, or post to that campaign.",
         )
     told = await _told(front, key)
+    if (closed := takes_no_pledges(told.report.state)) is not None:
+        return closed
     await front.know_product(told.report.campaign.product)
     found = check_pledge(
         signed,
@@ -224,8 +227,8 @@ def _new(campaign: Digest, offer: CampaignOffer, front: Front) -> CampaignReport
 async def _kept_before(
     front: Front, kept_as: Callable[[Digest], Kept | None], key: Digest, refused: Rejection
 ) -> Kept:
-    """Its place, if it was taken in time and is handed in again after its deadline."""
-    if refused.reason is RejectReason.EXPIRED:
+    """Its place, if it was taken in time and is handed in again too late."""
+    if refused.reason in (RejectReason.EXPIRED, RejectReason.WRONG_STATE):
         kept = await front.in_thread(kept_as, key)
         if kept is not None:
             return kept
