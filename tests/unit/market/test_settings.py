@@ -73,7 +73,7 @@ def deployment() -> Deployment:
         lease_book=DOMAIN.verifying_contract,
         token=Address(b"\x0c" * 20),
         first_block=0,
-        windows=Windows(start=10, claim=15, retire=30),
+        windows=Windows(start=RULES.start_window_s, claim=15, retire=1_000),
         bond_unit=RULES.bond_unit,
     )
 
