@@ -101,6 +101,7 @@ class Book:
         self._alternatives: dict[Nonce, list[BidId]] = {}
         self._held: dict[MachineKey, BidId] = {}
         self._waiting: set[BidId] = set()
+        self._sealed: set[BidId] = set()
         self._live: dict[Address, set[BidId]] = {}
         self._open_batch: Instant = 0
         self._entering_asks: set[MachineKey] = set()
@@ -115,6 +116,11 @@ class Book:
     def open_batch(self) -> Instant:
         """The batch that the newest order entered."""
         return self._open_batch
+
+    @property
+    def seed(self) -> Digest:
+        """The newest; it covers every order of all batches that ended."""
+        return self._seed
 
     def end_batch(self) -> None:
         """The round in which orders entered is over: draw their tie keys.
@@ -221,16 +227,25 @@ class Book:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any bid waits for a match."""
+        """Whether any bid waits for a match in lane A."""
         return bool(self._waiting)
+
+    @property
+    def has_sealed(self) -> bool:
+        """Whether any bid waits for a block auction, lane B."""
+        return bool(self._sealed)
 
     @property
     def waiting_count(self) -> int:
         """Bids that wait for a match."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._sealed)
+
+    def sealed(self) -> list[RestingBid]:
+        """Bids that wait for a block auction, by id."""
+        return [self._bids[key] for key in sorted(self._sealed)]
 
     def waiting(self) -> list[RestingBid]:
-        """Bids that wait for a match, dearest first."""
+        """Bids that wait for a match in lane A, dearest first."""
         return sorted(
             (self._bids[key] for key in self._waiting), key=lambda bid: (bid.rank, bid.id)
         )
@@ -246,10 +261,11 @@ class Book:
     def put_bid(self, bid: RestingBid) -> None:
         """A bid changed."""
         self._bids[bid.id] = bid
+        lane = self._sealed if bid.terms.block else self._waiting
         if bid.state is BidState.PENDING:
-            self._waiting.add(bid.id)
+            lane.add(bid.id)
         else:
-            self._waiting.discard(bid.id)
+            lane.discard(bid.id)
         live = self._live.setdefault(bid.nonce[0], set())
         if bid.state in (BidState.PENDING, BidState.MATCHED):
             live.add(bid.id)
@@ -260,6 +276,7 @@ class Book:
         """Forget a bid."""
         del self._bids[bid.id]
         self._waiting.discard(bid.id)
+        self._sealed.discard(bid.id)
         rest = [other for other in self._alternatives[bid.nonce] if other != bid.id]
         if rest:
             self._alternatives[bid.nonce] = rest

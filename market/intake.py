@@ -29,7 +29,7 @@ from cloud_gpu.protocol.signing import Verified, verify, verify_statement
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, cost_down, format_duration
 from cloud_gpu.protocol.values import Address, keccak256
 from market.ledger import Ledger
-from market.rules import GANG_MACHINES_MAX, MarketRules
+from market.rules import BLOCK_WINDOWS_MAX, GANG_MACHINES_MAX, MarketRules
 
 ADDRESSES_MAX = 8
 """Multiaddrs in one advert."""
@@ -63,6 +63,7 @@ def check_bid(
         return _unknown_product("bid.product", bid.product)
     refused = (
         _wrong_gang(bid, order.terms, product)
+        or _wrong_block(bid, order.terms, rules)
         or _wrong_flags(bid, product)
         or _wrong_fee("bid.max_fee_bps", bid.max_fee_bps, fee)
         or _wrong_cap(bid, product.slice_gpus)
@@ -234,13 +235,36 @@ def _wrong_gang(bid: Bid, terms: Terms, product: Product) -> Rejection | None:
             needed=f"a multiple of {gpus} that divides {bid.count}, or 0",
             next="Chunks are whole machines, and the bid is whole chunks.",
         )
-    if machines > 1 and not bid.flags & BidFlags.PAY_AS_ASK:
+    if machines > 1 and not (bid.flags & BidFlags.PAY_AS_ASK or terms.block):
         return Rejection(
             reason=RejectReason.FLAGS_DIFFER,
             field="bid.flags",
             found=f"{machines} machines at one price",
             needed=f"flag {int(BidFlags.PAY_AS_ASK)}, pay-as-ask",
             next="Sign the bid with that flag: each machine is paid its own price.",
+        )
+    return None
+
+
+def _wrong_block(bid: Bid, terms: Terms, rules: MarketRules) -> Rejection | None:
+    if not terms.block:
+        return None
+    window, most = rules.block_s, rules.block_s * BLOCK_WINDOWS_MAX
+    if bid.duration % window or bid.duration > most:
+        return Rejection(
+            reason=RejectReason.DURATION_OUTSIDE_LIMITS,
+            field="bid.duration",
+            found=format_duration(bid.duration),
+            needed=f"whole windows of {format_duration(window)}, {format_duration(most)} at most",
+            next="Bid for a duration of whole windows, or without terms.block.",
+        )
+    if bid.flags & BidFlags.PAY_AS_ASK:
+        return Rejection(
+            reason=RejectReason.FLAGS_DIFFER,
+            field="bid.flags",
+            found="pay-as-ask",
+            needed="a block auction's one price for all",
+            next="Sign the bid without that flag; it never pays more than its limit.",
         )
     return None
 

@@ -33,6 +33,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant
 from cloud_gpu.protocol.values import Digest
+from market.block_auctions import BlockAuctions
 from market.book import RestingAsk, RestingBid
 from market.floor import Floor
 from market.futures_lane import FuturesLane
@@ -81,6 +82,7 @@ class Matchmaker:
     def __init__(self, rules: MarketRules) -> None:
         self._floor = Floor(rules)
         self._rounds = Rounds(self._floor)
+        self._blocks = BlockAuctions(self._floor, self._rounds)
         self._futures = FuturesLane(self._floor)
         self._contracts = FutureOutcomes(self._floor, self._futures)
         self._keeper, self._pledges = Keeper(self._floor), Pledging(self._floor)
@@ -98,7 +100,7 @@ class Matchmaker:
     @property
     def deadline(self) -> Instant | None:
         """The end of an open round, or when to look at an order again. None: nothing waits."""
-        parts = (self._floor.answers, self._futures, self._groups, self._keeper)
+        parts = (self._floor.answers, self._blocks, self._futures, self._groups, self._keeper)
         times = (self._rounds.ends, *(part.deadline for part in parts))
         return min((when for when in times if when is not None), default=None)
 
@@ -134,6 +136,7 @@ class Matchmaker:
                 self._outcomes.apply(event)
         self._indexing.advance()
         self._rounds.plan()
+        self._blocks.plan()
         self._futures.plan()
         self._groups.plan()
         self._keeper.plan()
@@ -193,6 +196,7 @@ class Matchmaker:
         effects += self._futures.listing.restated()
         effects += self._groups.restated()
         effects += self._indexing.restated()
+        effects += self._blocks.restated()
         effects += [Transact(call=call) for call in calls_of(list(floor.openings.on_their_way()))]
         calls = (*floor.futures.calls(), *self._groups.calls(), *self._keeper.calls())
         return effects + [Transact(call=call) for call in calls]
@@ -209,6 +213,7 @@ class Matchmaker:
             [floor.futures.rows(), self._futures.ends, self._futures.has_news],
             [floor.groups.rows(), self._groups.rows(), self._keeper.rows()],
             self._indexing.rows(),
+            self._blocks.rows(),
             [floor.now, floor.has_news, self._rounds.ends, self._rounds.count, self._inbox],
         )
 
@@ -226,6 +231,7 @@ class Matchmaker:
                 floor.answers.put(replace(bid, not_before=0))
                 floor.has_news = True
         self._rounds.end_if_due()
+        self._blocks.pass_time()
         self._futures.pass_time()
 
     def _set_rules(self, rules: MarketRules) -> None:
@@ -234,6 +240,7 @@ class Matchmaker:
         floor.rules = rules
         floor.answers.set_patience(rules.settle_ms)
         self._rounds.ends = None
+        self._blocks.reset()
         floor.has_news = True
         self._futures.reset()
         self._groups.look_at_all()

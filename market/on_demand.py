@@ -33,14 +33,11 @@ class Fill:
     bid: RestingBid
     asks: tuple[RestingAsk, ...]
     """A lease each, cheapest first; of one bid all open or none."""
-    score: int
+    price: Price
+    """The dearest ask's; of several, each is paid its own. In lane B what all of them are paid."""
     locked: TokenAmount
     """Of the buyer's cash, for all of them."""
-
-    @property
-    def price(self) -> Price:
-        """The dearest ask's; of several, each is paid its own."""
-        return self.asks[-1].ask.payload.min_price_per_hour
+    score: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +120,8 @@ def _best(
     if gang is None:
         return None
     locked = TokenAmount(sum(locked_by(bid, ask).value for ask in gang.asks))
-    return Fill(bid, gang.asks, gang.score, locked)
+    price = gang.asks[-1].ask.payload.min_price_per_hour
+    return Fill(bid, gang.asks, price, locked, gang.score)
 
 
 def _order(ask: RestingAsk) -> tuple[tuple[int, int, bytes], MachineKey]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.effects import MarketEffect, ReportCampaign
 from cloud_gpu.protocol.events import (
     BidSubmitted,
@@ -103,6 +104,12 @@ class BookView(Protocol):
 
     def asks(self, gpu: str, count_max: int, at: int) -> Sequence[SignedAdvert]:
         """What is on offer at a time (Unix seconds), cheapest first; `gpu` empty: any class."""
+
+    def auctions(self, before: int | None, count_max: int) -> Sequence[AuctionReport]:
+        """Block auctions that cleared, newest first; `before`: closed earlier, Unix seconds."""
+
+    def auction(self, window: int) -> AuctionReport | None:
+        """The one that closed at this second."""
 
     def products(self) -> Sequence[Product]:
         """What can be traded, by number."""

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall, pairs_of
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     MarketEffect,
+    ReportAuction,
     ReportBid,
     ReportCampaign,
     ReportContract,
@@ -39,10 +41,22 @@ Entries: TypeAlias = Iterable[tuple[MatchmakerEvent, Instant]]
 Subject: TypeAlias = tuple[str, str]
 """What a report is about: its kind, like "bid" or "campaign", and its id."""
 Reported: TypeAlias = (
-    ReportBid | ReportLease | ReportFuture | ReportContract | ReportCampaign | ReportPledge
+    ReportBid
+    | ReportLease
+    | ReportAuction
+    | ReportFuture
+    | ReportContract
+    | ReportCampaign
+    | ReportPledge
 )
 Report: TypeAlias = (
-    BidReport | LeaseReport | FutureReport | ContractReport | CampaignReport | PledgeReport
+    BidReport
+    | LeaseReport
+    | AuctionReport
+    | FutureReport
+    | ContractReport
+    | CampaignReport
+    | PledgeReport
 )
 
 _SHOWN = 200
@@ -139,6 +153,8 @@ def subject_of(report: Report) -> Subject:
             return "future", str(order)
         case ContractReport(contract=contract):
             return "contract", str(contract.id)
+        case AuctionReport(window=window):
+            return "auction", str(window)
         case CampaignReport(id=campaign):
             return "campaign", str(campaign)
         case PledgeReport(pledge=pledge):

@@ -57,16 +57,17 @@ class Rounds:
             product: floor.book.available(product, floor.ledger, floor.at)
             for product in sorted({bid.bid.payload.product for bid in bids})
         }
-        given = self._conditions(bids, asks)
+        given = self.conditions(bids, asks)
         cash = floor.free_cash({bid.nonce[0] for bid in bids})
-        clearing = clear(bids, asks, cash, self._busy(), given)
+        clearing = clear(bids, asks, cash, self.busy(), given)
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
         self._end_one_round(clearing)
 
-    def _conditions(
+    def conditions(
         self, bids: Sequence[RestingBid], asks: Mapping[int, Sequence[RestingAsk]]
     ) -> Conditions:
+        """What besides these orders decides about their matches now."""
         floor, products = self._floor, self._floor.ledger.products
         audited = {b.bid.payload.product for b in bids if b.bid.payload.flags & BidFlags.VERIFIED}
         return Conditions(
@@ -89,7 +90,8 @@ class Rounds:
             attributes=floor.rules.attributes,
         )
 
-    def _busy(self) -> frozenset[tuple[Address, int]]:
+    def busy(self) -> frozenset[tuple[Address, int]]:
+        """Nonces that something on its way to the chain uses."""
         on_their_way = self._floor.openings.on_their_way()
         leases = frozenset((found.buyer, found.nonce) for found in on_their_way)
         return leases | self._floor.futures.busy()

@@ -17,6 +17,9 @@ from cloud_gpu.protocol.values import Address, Value
 from market.attributes import Attributes
 
 ROUND_MS_MAX = 60_000
+BLOCK_S_MAX = 24 * 3_600
+BLOCK_WINDOWS_MAX = 336
+"""That a block lasts: two weeks of hours."""
 BATCH_MATCHES_MAX = 50
 """Matches in one transaction: a batch of ABI entries stays far below 2^24 gas and 128 KiB."""
 
@@ -58,6 +61,8 @@ class MarketRules(Value, frozen=True, kw_only=True):
     """Orders of futures that arrive within one batch are cleared together."""
     position_limit: BasisPoints = BasisPoints(2_500)
     """What one account may hold of the hours that a product's machines have in a window."""
+    block_s: int = 3_600
+    """A block auction closes so often; blocks last one such window or several."""
     attributes: Attributes = Attributes()
     """Facts that make one fitting machine better than another; never a price."""
     group_buy_domain: Domain | None = None
@@ -76,6 +81,8 @@ class MarketRules(Value, frozen=True, kw_only=True):
             raise ValueError("rules.settle_ms is not shorter than a round")
         if not self.bond_unit:
             raise ValueError("rules.bond_unit is above 0")
+        if not 1 <= self.block_s <= BLOCK_S_MAX:
+            raise ValueError(f"rules.block_s is 1 to {BLOCK_S_MAX}, found {self.block_s}")
         if not 10 <= self.futures_batch_ms <= ROUND_MS_MAX:
             raise ValueError(
                 f"rules.futures_batch_ms is 10 to {ROUND_MS_MAX}, found {self.futures_batch_ms}"

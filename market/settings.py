@@ -63,6 +63,8 @@ class MarketSettings:
     """No verified lease is matched while a verifier was not heard for so long."""
     verified_owners_min: Whole = 3
     """Nor in a GPU class with fewer owners."""
+    block_window: Seconds = 3_600
+    """A block auction closes so often."""
     futures_batch_ms: Whole = 60_000
     """Orders of futures that arrive within one batch are cleared together."""
     position_limit_bps: Whole = 2_500
@@ -95,6 +97,7 @@ class MarketSettings:
                 verifiers=deployment.verifiers,
                 heartbeat_age_s=self.verifier_silence,
                 class_owners_min=self.verified_owners_min,
+                block_s=self.block_window,
                 futures_domain=None if deployment.futures.is_zero else deployment.futures_domain,
                 futures=deployment.futures_rules,
                 futures_batch_ms=self.futures_batch_ms,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.audit import Evidence
 from cloud_gpu.protocol.audit_messages import AuditMessage, AuditRecord, SignedVerifierNotice
 from cloud_gpu.protocol.calls import ChainCall
@@ -219,6 +220,12 @@ class KeepNotice(_Effect, frozen=True, kw_only=True):
     notice: CampaignNotice
 
 
+class ReportAuction(_Effect, frozen=True, kw_only=True):
+    """A block auction has cleared."""
+
+    report: AuctionReport
+
+
 class ReportIndex(_Effect, frozen=True, kw_only=True):
     """The price index of a GPU class from now on."""
 
@@ -364,6 +371,7 @@ MarketEffect: TypeAlias = (
     | FutureReported
     | GroupReported
     | ReportIndex
+    | ReportAuction
 )
 VerifierEffect: TypeAlias = (
     Transact | Connect | SendAudit | PublishVerifier | Replay | PublishRecord

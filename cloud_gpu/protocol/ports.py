@@ -92,6 +92,8 @@ class MarketView(Value, frozen=True, kw_only=True):
     market_id: int
     fee_bps: BasisPoints
     round_ms: int
+    block_s: int = 3_600
+    """How often a block auction closes; a block lasts whole windows of it."""
     chain_id: int
     lease_book: Address
     token: Address

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
     FutureReport,
@@ -43,6 +44,7 @@ class MarketFacts(Value, frozen=True, kw_only=True):
     market_id: int
     fee_bps: BasisPoints
     round_ms: int
+    block_s: int
     chain_id: int
     lease_book: Address
     token: Address
@@ -75,6 +77,7 @@ _TYPES: Final[tuple[Any, ...]] = (
     SignedCancellation,
     SignedAdvert,
     BidReport,
+    AuctionReport,
     LeaseReport,
     Product,
     MarketFacts,

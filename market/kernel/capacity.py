@@ -8,7 +8,7 @@ for lane B.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from market.kernel.allocation import (
     ALONE,
     ANY,
+    ASK_ENDS,
+    ASK_GPUS,
+    ASK_OPENS,
     CANDIDATES_MAX,
     GANG_WORDS,
     MODELS_MAX,
@@ -93,6 +96,7 @@ class Capacity:
         self.horizon = horizon
         self.places = np.lexsort((asks["rank"], asks["price"], asks["model"]))
         """Row of the ask at each place of the lists."""
+        self._place_of = np.argsort(self.places)
         sorted_asks = asks[self.places]
         fields = ("price", "rank", "traits", "owner", "region", "fabric", "gpus", "lot")
         self.words: Words = np.concatenate(
@@ -137,7 +141,7 @@ class Capacity:
 
         Bids of scope ALONE move, come and go; gangs stay. Any `seed`; the same one gives the same.
         """
-        words, place_of = bid_words(bids, self.horizon), np.argsort(self.places)
+        words, place_of = bid_words(bids, self.horizon), self._place_of
         alone = bids["scope"][parts["bid"]] == ALONE
         moving = parts[alone]
         places = np.full((len(bids), PLACE_WORDS), -1, np.int64)
@@ -156,11 +160,21 @@ class Capacity:
         moved["ask"], moved["start"] = self.places[places[held, HOLDER]], places[held, START]
         return np.concatenate([moved, parts[~alone]])
 
+    def is_free(self, ask: int) -> bool:
+        """Whether nobody has taken anything of an ask, by its row."""
+        row = self._place_of[ask]
+        words, count = self.words, len(self.places)
+        first, end = words[ASK_OPENS * count + row], words[ASK_ENDS * count + row]
+        return bool((self.free[row, first:end] == words[ASK_GPUS * count + row]).all())
+
+    def occupy(self, asks: Sequence[int]) -> None:
+        """Take the whole of some asks, by their rows, for what the caller served by itself."""
+        self.free[self._place_of[asks]] = 0
+
     def release(self, parts: NDArray[np.void], bids: NDArray[np.void]) -> None:
         """Give back what parts of an earlier answer took: their settlement failed."""
-        place_of = np.argsort(self.places)
         for bid, ask, start, gpus in parts.tolist():
-            self.free[place_of[ask], start : start + int(bids["slots"][bid])] += gpus
+            self.free[self._place_of[ask], start : start + int(bids["slots"][bid])] += gpus
 
 
 def bid_words(bids: NDArray[np.void], horizon: int) -> Words:

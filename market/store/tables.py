@@ -119,6 +119,14 @@ class FutureSeriesRow(SQLModel, table=True):
     report: bytes
 
 
+class AuctionRow(SQLModel, table=True):
+    """A block auction that cleared."""
+
+    __tablename__ = "auction"
+    closed_at: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    report: bytes
+
+
 class CampaignRow(SQLModel, table=True):
     """A group buy."""
 

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, select
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
     KeepNotice,
     ListAsk,
     ListProduct,
     MarketEffect,
+    ReportAuction,
     ReportBid,
     ReportCampaign,
     ReportContract,
@@ -32,7 +34,7 @@ from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
 from market.store.group_buys import write_group
-from market.store.tables import AskRow, BidRow, LeaseRow, ProductRow, StoreFact
+from market.store.tables import AskRow, AuctionRow, BidRow, LeaseRow, ProductRow, StoreFact
 
 _ROWS_READ_MAX = 10_000
 _STANDING = "standing"
@@ -116,9 +118,27 @@ class SqlBook:
             bodies = connection.scalars(wanted.limit(count_max)).all()
         return [from_json(body, LeaseReport) for body in bodies]
 
+    def auctions(self, before: int | None, count_max: int) -> Sequence[AuctionReport]:
+        """See `BookView`."""
+        table = table_of(AuctionRow)
+        wanted = select(table.c.report).order_by(table.c.closed_at.desc()).limit(count_max)
+        if before is not None:
+            wanted = wanted.where(table.c.closed_at < before)
+        with self._database.reading() as connection:
+            bodies = connection.scalars(wanted).all()
+        return [from_json(body, AuctionReport) for body in bodies]
+
+    def auction(self, window: int) -> AuctionReport | None:
+        """See `BookView`."""
+        table = table_of(AuctionRow)
+        wanted = select(table.c.report).where(table.c.closed_at == window)
+        with self._database.reading() as connection:
+            body = connection.scalar(wanted)
+        return from_json(body, AuctionReport) if body is not None else None
+
     def told(self) -> dict[tuple[str, str], bytes]:
-        """The last report of each ("bid", id) and each ("lease", key), as its bytes."""
-        bids, leases = table_of(BidRow).c, table_of(LeaseRow).c
+        """The last report of each ("bid", id), ("lease", key) and ("auction", window), as bytes."""
+        bids, leases, auctions = (table_of(row).c for row in (BidRow, LeaseRow, AuctionRow))
         with self._database.reading() as connection:
             rows = [
                 *(
@@ -128,6 +148,10 @@ class SqlBook:
                 *(
                     (("lease", key), body)
                     for key, body in connection.execute(select(leases.lease, leases.report))
+                ),
+                *(
+                    (("auction", str(key)), body)
+                    for key, body in connection.execute(select(auctions.closed_at, auctions.report))
                 ),
             ]
         return {subject: octets(body) for subject, body in rows}
@@ -166,6 +190,9 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
             upsert(connection, table_of(ProductRow), "product", effect.product.id, body=body)
         case ReportLease():
             _write_lease(connection, effect.report)
+        case ReportAuction(report=report):
+            body = to_json(report)
+            upsert(connection, table_of(AuctionRow), "closed_at", report.window, report=body)
         case ReportFuture() | ReportContract() | ReportSeries() | ReportIndex():
             write_future(connection, effect)
         case ReportCampaign() | ReportPledge() | KeepNotice():

@@ -52,7 +52,9 @@ def test_a_second_matchmaker_is_refused_while_the_first_one_runs(database_url: s
 
 def test_a_database_of_another_revision_is_refused(database: Database, database_url: str) -> None:
     alter(database_url, "UPDATE alembic_version SET version_num = '99'")
-    said = "has tables of revision 99, this program needs 2. Use the program that wrote it"
+    said = (
+        f"has tables of revision 99, this program needs {REVISION}. Use the program that wrote it"
+    )
     with closing(Database(database_url)) as again, pytest.raises(SettingsInvalid, match=said):
         again.create(RULES.owner)
     with pytest.raises(SettingsInvalid, match=said):

@@ -28,6 +28,7 @@ async def market(request: Request) -> Response:
         market_id=front.rules.market_id,
         fee_bps=standing.fee,
         round_ms=front.rules.round_ms,
+        block_s=front.rules.block_s,
         chain_id=front.deployment.chain_id,
         lease_book=front.deployment.lease_book,
         token=front.deployment.token,

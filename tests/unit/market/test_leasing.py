@@ -62,7 +62,7 @@ def test_a_refusal_is_blamed_on_the_order_it_concerns(
 
 def fill(nonce: int, at: str) -> Fill:
     ask, bid = resting_ask(advert(index=nonce, at=at)), resting_bid(order(nonce=nonce))
-    return Fill(bid, (ask,), 0, TokenAmount(1))
+    return Fill(bid, (ask,), ask.ask.payload.min_price_per_hour, TokenAmount(1))
 
 
 def test_a_transaction_carries_one_price_and_no_more_matches_than_fit() -> None:

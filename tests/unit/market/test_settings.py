@@ -45,7 +45,7 @@ def test_the_environment_stands_above_the_file() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("rounds = 5", "rounds is no setting of a market; there are bootstrap, "),
+        ("rounds = 5", "rounds is no setting of a market; there are block_window, bootstrap, "),
         ('round_ms = "fast"', "round_ms: a whole number is needed"),
         ("round_ms = true", "round_ms: a whole number is needed"),
         ("settle_timeout = 1.5", "settle_timeout: a duration is written"),
