@@ -1,4 +1,7 @@
-"""From what a person wants to signed bids: words, then a request, then a bid for each product."""
+"""From what a person wants to signed bids: words, a request, then a bid for each way to meet it.
+
+The bids share a nonce: at most one of them opens.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from cloud_gpu.protocol.hardware import GpuClass, Isolation
 from cloud_gpu.protocol.orders import (
     Bid,
     BidFlags,
+    Scope,
     SignedBid,
     Terms,
 )
@@ -36,6 +40,9 @@ AnyT = TypeVar("AnyT")
 
 AUDIT_SHARE: Final = BasisPoints(700)
 """Pays one audit in twenty, with room."""
+
+ALTERNATIVES_MAX: Final = 32
+"""Bids of one request."""
 
 _EXCLUDED_MAX: Final = limits.TERMS_WORDS_MAX - 3
 """What a bid's terms hold beside its class, region and network class."""
@@ -77,6 +84,14 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     """Of the pay, on top of it, to the audits; for verified leases."""
     one_round: bool = False
     """Take what the next round gives, or nothing."""
+    min_count: int = 0
+    """Fewer GPUs that will do, down to this, where so many are not to be had; 0: no fewer."""
+    scope: Scope | None = None
+    """How near several machines must be to each other; None: one machine has all the GPUs."""
+    chunk: int = 0
+    """GPUs that come together at one node; 0: as many as a machine has."""
+    start_after: int = 0
+    """Seconds before which it does not start; `start_timeout` begins then."""
 
     def __post_init__(self) -> None:
         if not self.gpu_type.strip():
@@ -89,6 +104,12 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
             raise WordUnclear("gpu_type", str(error)) from error
         if not 0 < self.count < 2**16:
             raise WordUnclear("count", f"found {self.count}, needed 1 to {2**16 - 1} GPUs")
+        if not 0 <= self.min_count <= self.count:
+            raise WordUnclear("min_count", f"found {self.min_count}, needed 1 to {self.count}")
+        if self.chunk and (self.chunk < 0 or self.count % self.chunk):
+            raise WordUnclear("chunk", f"found {self.chunk}, needed a divisor of {self.count}")
+        if self.chunk and self.scope is None:
+            raise WordUnclear("chunk", "needed a scope beside it: one machine has no chunks")
         if not self.max_price:
             raise WordUnclear("max_price", 'found 0, needed tokens per GPU-hour, like "1.20"')
         if (found := len(self.excluded_providers)) > _EXCLUDED_MAX:
@@ -108,6 +129,22 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
         """The most that it can lock: its limit price and the audits' share, rounded up."""
         cap = quote(self.max_price, self.count, self.duration)
         return cap + share_up(cap, self.audit_bps) if self.verified else cap
+
+    def takes(self, gpus: int, slice_gpus: int) -> bool:
+        """Whether machines of `slice_gpus` GPUs, so many of them in all, will do."""
+        machines, rest = divmod(gpus, slice_gpus)
+        if rest or not max(1, self.min_count or self.count) <= gpus <= self.count:
+            return False
+        if machines == 1 or not self.chunk:
+            return machines == 1 or self.scope is not None
+        whole = self.chunk % slice_gpus == 0 and gpus % self.chunk == 0
+        return self.scope is not None and (whole or slice_gpus % self.chunk == 0)
+
+    def counts(self, slice_gpus: int) -> tuple[int, ...]:
+        """How many GPUs will do where a machine has `slice_gpus`, the most first."""
+        most = self.count - self.count % slice_gpus
+        counts = range(most, 0, -slice_gpus)
+        return tuple(gpus for gpus in counts if self.takes(gpus, slice_gpus))
 
     def terms(self, gpu_class: GpuClass) -> Terms:
         """The constraints that a bid for this class signs: the query's and the words beside it."""
@@ -141,6 +178,10 @@ def wish(
     exclude_providers: Sequence[str | Address] = (),
     provider: str | Address | None = None,
     one_round: bool = False,
+    min_count: int = 0,
+    scope: str | None = None,
+    chunk: int = 0,
+    start_after: str | int = 0,
 ) -> LeaseRequest:
     """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed.
 
@@ -173,7 +214,17 @@ def wish(
         verified=verified or bool(query.verified),
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
         one_round=one_round,
+        min_count=min_count,
+        scope=_read("scope", _scope, scope) if scope else None,
+        chunk=chunk,
+        start_after=_read("start_after", parse_duration, start_after) if start_after else 0,
     )
+
+
+def _scope(word: str) -> Scope:
+    if word not in list(Scope):
+        raise ValueError(f"found {word!r}, needed one of {', '.join(Scope)}")
+    return Scope(word)
 
 
 def _count_of(in_query: int, beside: int) -> int:
@@ -223,34 +274,55 @@ def _read(name: str, parse: Callable[[WordT], ReadT], word: WordT) -> ReadT:
         raise WordUnclear(name, str(error)) from error
 
 
-def products_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[Product, ...]:
-    """Products of the classes meant whose slice is the count asked for."""
-    return tuple(
-        p for p in products if p.slice_gpus == request.count and request.query.wants(p.gpu_class)
-    )
+def ways_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[tuple[Product, int], ...]:
+    """Each product of the classes meant, and each count of GPUs of it that will do, most first.
+
+    Raises `WordUnclear` when they are more than may be bid for at once.
+    """
+    ways = [
+        (product, gpus)
+        for product in products
+        if request.query.wants(product.gpu_class)
+        for gpus in request.counts(product.slice_gpus)
+    ]
+    if len(ways) > ALTERNATIVES_MAX:
+        raise WordUnclear(
+            "min_count",
+            f"found {len(ways)} counts and products that will do, needed {ALTERNATIVES_MAX} at"
+            " most: name a higher one, or a narrower class",
+        )
+    return tuple(sorted(ways, key=lambda way: (-way[1], way[0].id)))
 
 
 def make_bids(
     request: LeaseRequest,
-    products: Sequence[Product],
+    ways: Sequence[tuple[Product, int]],
     market: MarketView,
     purse: Purse,
     *,
     nonce: int,
     at: int,
 ) -> tuple[SignedBid, ...]:
-    """Sign one bid for each product; they share the nonce, so at most one opens.
+    """Sign one bid for each way; they share the nonce, so at most one opens.
 
-    `at` is the chain's time in Unix seconds; the bids expire `start_timeout` later.
+    `at` is the chain's time in Unix seconds; the bids expire `start_timeout` after their start.
     """
-    start_by = at + request.start_timeout
+    start_from = at + request.start_after if request.start_after else 0
+    start_by = at + request.start_after + request.start_timeout
+    verified = BidFlags.VERIFIED if request.verified else BidFlags(0)
     bids = []
-    for product in products:
-        terms = request.terms(product.gpu_class)
+    for product, gpus in ways:
+        is_gang = gpus > product.slice_gpus
+        terms = msgspec.structs.replace(
+            request.terms(product.gpu_class),
+            scope=(request.scope or Scope.ANY) if is_gang else Scope.ANY,
+            chunk=request.chunk if is_gang and request.chunk > product.slice_gpus else 0,
+            start_from=start_from,
+        )
         bid = Bid(
             buyer=purse.account,
             product=product.id,
-            count=request.count,
+            count=gpus,
             max_price_per_hour=request.max_price,
             duration=request.duration,
             start_by=start_by,
@@ -260,7 +332,7 @@ def make_bids(
             matcher=market.matcher,
             max_fee_bps=market.fee_bps,
             audit_bps=request.audit_bps if request.verified else BasisPoints(0),
-            flags=int(BidFlags.VERIFIED) if request.verified else 0,
+            flags=int(verified | (BidFlags.PAY_AS_ASK if is_gang else BidFlags(0))),
             terms=terms.digest,
         )
         bids.append(SignedBid(bid=purse.bid(bid), terms=terms))

@@ -40,7 +40,7 @@ from cloud_gpu.protocol.events import (
     SendFailed,
 )
 from cloud_gpu.protocol.identity import PeerId
-from cloud_gpu.protocol.units import Instant, unix_seconds
+from cloud_gpu.protocol.units import GpuSeconds, Instant, unix_seconds
 from cloud_gpu.rhythm import ChainTime, Rhythm
 from cloud_gpu.spending import Purse, Tab, price_of
 
@@ -77,6 +77,9 @@ class Buyer:
         self._is_over = self._closing = False
         self._cancel_again_at: Instant = 0
         self._block = 0
+        self._member = 0
+        self._opened_after: list[int] = []
+        """The same for each lease that opened of our bids, in their order: a gang has several."""
         self._said_after: dict[_Fact, int] = {}
         """The newest block when a fact came: it is of a later one."""
 
@@ -147,7 +150,15 @@ class Buyer:
     def _want(self, event: LeaseWanted, now: Instant) -> list[BuyerEffect]:
         if self.phase is not Phase.IDLE:
             return []  # a buyer is of one lease; wanted twice is wanted once
-        self._placement = Placement(event.bids, event.adverts, self._purse.domain, self._rhythm)
+        self._member = event.member
+        self._placement = Placement(
+            event.bids,
+            event.slice_gpus,
+            event.adverts,
+            self._purse.domain,
+            self._rhythm,
+            is_quiet=event.member > 0,
+        )
         return self._placement.start(now)
 
     def _on_market(self, event: _MarketEvent, now: Instant) -> list[BuyerEffect]:
@@ -198,12 +209,20 @@ class Buyer:
     def _opened(self, event: chain.LeaseOpened, now: Instant) -> list[BuyerEffect]:
         placement = self._placement
         order = placement.order(event.bid) if placement else None
-        if self.phase is not Phase.PLACING or order is None:
+        if placement is None or order is None or self.phase is not Phase.PLACING:
+            return []
+        place, gpus = len(self._opened_after), placement.gpus_of(event.bid)
+        self._opened_after.append(self._block)
+        if self._member * gpus >= order.bid.payload.count:
+            self._over()
+            return [Tell(notice=LeaseNotOpened(kind="fewer", detail="fewer machines were matched"))]
+        if place != self._member:
             return []
         self._said_after[_Fact.OPENED] = self._block
         self._holding = Holding(
             event.terms,
             order,
+            gpus=gpus,
             purse=self._purse,
             peer=self._own,
             rhythm=self._rhythm,
@@ -211,7 +230,8 @@ class Buyer:
         )
         funded = LeaseFunded(
             lease=event.terms.key,
-            price=price_of(event.terms.cap, order.bid.payload.quantity),
+            gpus=gpus,
+            price=price_of(event.terms.cap, GpuSeconds(gpus * order.bid.payload.duration)),
             cap=event.terms.cap,
             duration=event.terms.duration,
         )
@@ -251,6 +271,7 @@ class Buyer:
 
     def _take_back(self, block: int) -> None:
         """A longer chain replaced every block after this one."""
+        self._opened_after = [after for after in self._opened_after if after < block]
         undone = {fact for fact, after in self._said_after.items() if after >= block}
         for fact in undone:
             del self._said_after[fact]

@@ -7,13 +7,15 @@ thread. Amounts are base units, durations seconds, unless a text says otherwise.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from functools import partial
+from typing import Protocol
 
-from cloud_gpu.bidding import LeaseRequest, make_bids, products_for
+from cloud_gpu.bidding import LeaseRequest, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
-from cloud_gpu.opening import Opening, WaitedTooLong
+from cloud_gpu.members import ABANDON_S, Member, Wanted
+from cloud_gpu.opening import Opening
 from cloud_gpu.protocol.calls import ChainCall, ExpireLease, RefundUnstarted, StopLease
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import AnyNotice
@@ -25,7 +27,6 @@ from cloud_gpu.protocol.errors import (
     Rejection,
     RejectReason,
 )
-from cloud_gpu.protocol.events import CloseWanted, LeaseWanted
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
@@ -40,9 +41,6 @@ from cloud_gpu.spending import Promises, Purse, shortfall
 from cloud_gpu.vault import require_market
 
 __all__ = ["Client", "Job", "Lease"]
-
-_ABANDON_S: Final = 10
-"""How long a lease that was given up while it opened is looked after."""
 
 Progress = Callable[[str], None]
 """Tell the person who waits."""
@@ -139,7 +137,7 @@ class Client:
     # Bids without a lease to hold.
 
     async def place(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
-        """Sign and hand in one bid per product that fits; at most one of them opens.
+        """Sign and hand in a bid for each way to meet the request; at most one of them opens.
 
         Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`.
         """
@@ -150,8 +148,8 @@ class Client:
 
     async def sign(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
         """The bids that `place` would hand in, ready for `submit`. Raises as `place`."""
-        orders, _ = await self._orders(request, progress)
-        return orders
+        wanted, _ = await self._orders(request, progress)
+        return wanted.bids
 
     async def submit(self, order: SignedBid) -> SignedReceipt:
         """Hand in a bid that was signed before. Raises `Rejected`, `MarketUnavailable`."""
@@ -208,42 +206,57 @@ class Client:
         `Rejected`, `MarketUnavailable`, `StartTimeout`, `LeaseInterrupted`, `WaitedTooLong`. What
         was begun when it raises is ended or taken back.
         """
-        until = None if within_s is None else self._clock.now() + int(within_s * 1000)
-        orders, adverts = await self._orders(request, progress)
-        self._promises.add([order.bid.payload for order in orders])
-        nonce = orders[0].bid.payload.nonce
-        lines = await self._lines()
-        buyer = Buyer(purse=self._purse, peer=lines.peer, rhythm=self._rhythm)
-        opening = Opening(progress)
-        line = await lines.start(buyer, opening.take)
-        try:
-            line.post(LeaseWanted(bids=orders, adverts=tuple(adverts)))
-            while not opening.is_decided:
-                left_s = None if until is None else (until - self._clock.now()) / 1000
-                if left_s is not None and left_s <= 0:
-                    raise WaitedTooLong(f"no lease was usable after {within_s:g} s")
-                await line.changed(left_s)
-            self._promises.drop(nonce)
-            failure = opening.failure()
-            if failure is not None:
-                raise failure
-        except BaseException:
-            await lines.finish(lambda: self._give_up(line, opening, progress), _ABANDON_S + 2)
-            raise
-        return self._lease(line, buyer, opening, request, echo)
+        if request.scope is not None:
+            raise ValueError("scope: one lease has one machine; open a gang for several")
+        (lease,) = await self.open_gang(request, echo=echo, progress=progress, within_s=within_s)
+        return lease
 
-    def _lease(
-        self, line: Line, buyer: Buyer, opening: Opening, request: LeaseRequest, echo: Echo
-    ) -> Lease:
+    async def open_gang(
+        self,
+        request: LeaseRequest,
+        *,
+        echo: Echo,
+        progress: Progress,
+        within_s: float | None = None,
+    ) -> tuple[Lease, ...]:
+        """`open` for a request that several machines may meet: a lease of each, all or none.
+
+        Raises as `open`; when one of them does not become usable, all are ended.
+        """
+        until = None if within_s is None else self._clock.now() + int(within_s * 1000)
+        wanted, adverts = await self._orders(request, progress)
+        self._promises.add([order.bid.payload for order in wanted.bids])
+        lines = await self._lines()
+        members: list[Member] = []
+        try:
+            for place in range(wanted.machines):
+                buyer = Buyer(purse=self._purse, peer=lines.peer, rhythm=self._rhythm)
+                opening = Opening(progress)
+                line = await lines.start(buyer, opening.take)
+                members.append(Member(buyer, opening, line, self._clock))
+                line.post(wanted.event(place, tuple(adverts)))
+            for member in members:
+                await member.decided(until, within_s)
+            self._promises.drop(wanted.nonce)
+        except BaseException:
+            for member in members:
+                await lines.finish(partial(member.give_up, progress), ABANDON_S + 2)
+            raise
+        for spare in (member for member in members if member.is_spare):
+            await spare.line.close()
+        return tuple(self._lease(each, request, echo) for each in members if not each.is_spare)
+
+    def _lease(self, member: Member, request: LeaseRequest, echo: Echo) -> Lease:
+        opening = member.opening
         assert opening.funded is not None
         assert opening.usable is not None
-        assert buyer.node is not None
+        assert member.buyer.node is not None
         lease = Lease(
-            line,
+            member.line,
             funded=opening.funded,
             usable=opening.usable,
-            node=buyer.node,
-            gpus=request.count,
+            node=member.buyer.node,
+            gpus=opening.funded.gpus,
             claim_s=self._rhythm.claim_s,
             echo=echo,
             verified=request.verified,
@@ -256,43 +269,29 @@ class Client:
             self._lines_started = await self._start_lines()
         return self._lines_started
 
-    async def _give_up(self, line: Line, opening: Opening, progress: Progress) -> None:
-        """Look after what was begun: a bid is cancelled, a lease that starts is ended."""
-        was_over = opening.is_over
-        line.post(CloseWanted())
-        deadline = self._clock.now() + _ABANDON_S * 1000
-        while not opening.is_over:
-            left_ms = deadline - self._clock.now()
-            if left_ms <= 0:
-                break
-            await line.changed(left_ms / 1000)
-        if not was_over:
-            progress(opening.left_behind)
-        await line.close()
-
     async def _orders(
         self, request: LeaseRequest, progress: Progress
-    ) -> tuple[tuple[SignedBid, ...], Sequence[SignedAdvert]]:
+    ) -> tuple[Wanted, Sequence[SignedAdvert]]:
         market = await self.market()
         products, adverts = await self.products(), await self._asks_for(request)
         at = await self._chain.chain_time()
         found = look_up(request, products, adverts, at)
-        fitting = products_for(request, products)
-        if not fitting:
+        ways = ways_for(request, products)
+        if not ways:
             assert found.blocking is not None
             raise NoMatch(found.blocking)
         if found.blocking is not None:
             listed = {advert.body.ask.payload.product for advert in adverts}
-            taken = not listed & {product.id for product in fitting}
+            taken = not listed & {product.id for product, _ in ways}
             what = f"{request.count}x {request.gpu_type}"
             why = f"every {what} is let" if taken else str(found.blocking)
             progress(f"no ask fits yet: {why}")
         account = await self.account()
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())
-        orders = make_bids(request, fitting, market, self._purse, nonce=nonce, at=at)
+        orders = make_bids(request, ways, market, self._purse, nonce=nonce, at=at)
         self._require_funds(account, orders)
-        return orders, adverts
+        return Wanted(orders, tuple(product.slice_gpus for product, _ in ways)), adverts
 
     async def _asks_for(self, request: LeaseRequest) -> Sequence[SignedAdvert]:
         """What the market lists of the classes wanted; of all classes, if it lists none of them."""

@@ -61,6 +61,7 @@ class Holding:
         terms: LeaseTerms,
         order: SignedBid,
         *,
+        gpus: int,
         purse: Purse,
         peer: PeerId,
         rhythm: Rhythm,
@@ -71,7 +72,9 @@ class Holding:
         self.closing = False
         """The buyer wants to end it."""
         self._purse, self._rhythm, self._time = purse, rhythm, time
-        self._start = Start(terms, order, purse=purse, peer=peer, rhythm=rhythm, time=time)
+        self._start = Start(
+            terms, order, gpus=gpus, purse=purse, peer=peer, rhythm=rhythm, time=time
+        )
         self._payments: Payments | None = None
         self._runs: Runs | None = None
         self._ending: Ending | None = None

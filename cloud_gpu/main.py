@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloud_gpu.adapters.client_folder import client_folder, remove_left_folders
 from cloud_gpu.adapters.configuration import keep_logs_apart, load_settings
+from cloud_gpu.adapters.gangs import BlockingGang
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
 from cloud_gpu.adapters.this_machine import ThisMachine
@@ -127,6 +128,21 @@ class Session(BlockingSession):
 
 class AsyncSession(AsyncioSession):
     """`Session` for an asyncio loop: `async with`, and every method awaited."""
+
+    clients = _CLIENTS
+
+
+class Gang(BlockingGang):
+    """Several machines for one bid, which open together or not at all.
+
+        with Gang(gpu_type="H100", count=64, min_count=32, scope="fabric", timeout="6h") as gang:
+            gang.put("train.py")
+            gang.run("torchrun --nnodes $NNODES --node-rank $NODE_RANK train.py")
+
+    `scope` says how near the machines are: node, fabric, region or any; `chunk` how many GPUs come
+    together at a node; `min_count` how few will do. Every machine is paid its own price, none more
+    than `max_price`. Words and errors are those of `Session`.
+    """
 
     clients = _CLIENTS
 

@@ -46,6 +46,11 @@ class Opening:
         return self._not_opened is not None or self._over is not None
 
     @property
+    def is_spare(self) -> bool:
+        """Whether a smaller alternative opened, which has no lease for this party."""
+        return self._not_opened is not None and self._not_opened.kind == "fewer"
+
+    @property
     def is_decided(self) -> bool:
         """Whether it is usable, or never will be."""
         return self.usable is not None or self.is_over

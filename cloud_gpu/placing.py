@@ -56,13 +56,21 @@ class Placement:
     def __init__(
         self,
         orders: Sequence[SignedBid],
+        slice_gpus: Sequence[int],
         adverts: Sequence[SignedAdvert],
         domain: Domain,
         rhythm: Rhythm,
+        *,
+        is_quiet: bool = False,
     ) -> None:
+        """`is_quiet`: somebody else of the same gang talks to the market."""
         assert orders, "a lease is wanted without a bid"
-        self._domain, self._rhythm = domain, rhythm
+        self._domain, self._rhythm, self._is_quiet = domain, rhythm, is_quiet
         self._bids: dict[Digest, _Placed] = {o.bid.payload.id: _Placed(o) for o in orders}
+        counts = slice_gpus or [order.bid.payload.count for order in orders]
+        self._gpus: dict[Digest, int] = {
+            order.bid.payload.id: gpus for order, gpus in zip(orders, counts, strict=True)
+        }
         self._adverts = {_lease_words(advert): advert for advert in adverts}
         self._again_at: Instant = 0
         self._silence = ""
@@ -87,9 +95,14 @@ class Placement:
         placed = self._bids.get(bid)
         return placed.order if placed else None
 
+    def gpus_of(self, bid: Digest) -> int:
+        """GPUs of one machine of a bid of ours."""
+        return self._gpus[bid]
+
     def start(self, now: Instant) -> list[BuyerEffect]:
         """Hand all of them to the market."""
-        told: list[BuyerEffect] = [Tell(notice=BidPlaced(bid=bid)) for bid in self._bids]
+        said = [] if self._is_quiet else list(self._bids)
+        told: list[BuyerEffect] = [Tell(notice=BidPlaced(bid=bid)) for bid in said]
         return told + self.on_time(now)
 
     def on_time(self, now: Instant) -> list[BuyerEffect]:
@@ -99,6 +112,8 @@ class Placement:
         self._again_at = now + self._rhythm.poll
         effects: list[BuyerEffect] = []
         for bid, placed in self._bids.items():
+            if self._is_quiet:
+                break
             if placed.standing is _Standing.SENT:
                 effects.append(SubmitBid(order=placed.order))
             elif placed.standing is _Standing.HELD:

@@ -104,12 +104,14 @@ def _unmet(
     ask = advert.body.ask.payload
     if not request.query.wants(product.gpu_class):
         yield _no("gpu_type", product.gpu_class, request.gpu_type, "Ask for this class.")
-    if product.slice_gpus != request.count:
+    if not request.counts(product.slice_gpus):
+        gpus = product.slice_gpus
+        several = " or let several machines make it up by a scope" if request.scope is None else ""
         yield _no(
             "count",
-            f"machines of {product.slice_gpus} GPUs",
+            f"machines of {gpus} GPUs",
             f"machines of {request.count}",
-            f"Ask for count={product.slice_gpus}.",
+            f"Ask for count={gpus}{several if request.count % gpus == 0 else ''}.",
         )
     if not ask.min_duration <= request.duration <= ask.max_duration:
         low, high = format_duration(ask.min_duration), format_duration(ask.max_duration)

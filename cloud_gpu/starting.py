@@ -18,7 +18,7 @@ from cloud_gpu.protocol.lease import LeaseTerms
 from cloud_gpu.protocol.messages import AcceptGiven, OpenSession, ReadyOffered, RuntimeReport
 from cloud_gpu.protocol.orders import Advert, Bid, SignedAdvert, SignedBid
 from cloud_gpu.protocol.signing import Signed, Verified, verify
-from cloud_gpu.protocol.units import Instant, cost_down
+from cloud_gpu.protocol.units import GpuSeconds, Instant, cost_down
 from cloud_gpu.protocol.voucher import Accept
 from cloud_gpu.rhythm import ChainTime, Rhythm
 from cloud_gpu.spending import Purse
@@ -35,13 +35,15 @@ class Start:
         terms: LeaseTerms,
         order: SignedBid,
         *,
+        gpus: int,
         purse: Purse,
         peer: PeerId,
         rhythm: Rhythm,
         time: ChainTime,
     ) -> None:
         self.terms, self.order = terms, order
-        self._breach = breach(order.bid.payload, terms)
+        self._gpus = gpus
+        self._breach = breach(order.bid.payload, terms, gpus)
         self._purse, self._own, self._rhythm, self._time = purse, peer, rhythm, time
         self.advert: Advert | None = None
         self.keys: OnlyKey | None = None
@@ -163,8 +165,8 @@ class Start:
             return f"isolation: found {report.isolation}, profile says {report.profile.isolation}"
         if less := less_than_advertised(report.profile, advert.profile):
             return less
-        if (count := len(report.profile.gpus)) != self.order.bid.payload.count:
-            return f"GPUs: found {count}, needed {self.order.bid.payload.count}"
+        if (count := len(report.profile.gpus)) != self._gpus:
+            return f"GPUs: found {count}, needed {self._gpus}"
         return self.order.terms.unmet_by(report.profile, self.terms.key.provider)
 
     def _begin(self, now: Instant) -> Sequence[BuyerEffect]:
@@ -186,12 +188,12 @@ class Start:
         return [Transact(call=RefundUnstarted(lease=self.terms.key))]
 
 
-def breach(bid: Bid, terms: LeaseTerms) -> str | None:
-    """What of an opened lease is outside the bid that it names; None: nothing.
+def breach(bid: Bid, terms: LeaseTerms, gpus: int) -> str | None:
+    """What of an opened lease, of so many of the bid's GPUs, is outside it; None: nothing.
 
     The contract checks all of it; a chain node that tells otherwise is not to be paid through.
     """
-    most = cost_down(bid.max_price_per_hour, bid.quantity)
+    most = cost_down(bid.max_price_per_hour, GpuSeconds(gpus * bid.duration))
     if terms.buyer != bid.buyer:
         return f"buyer: found {terms.buyer}, needed {bid.buyer}"
     if terms.duration != bid.duration:

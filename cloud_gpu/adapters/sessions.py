@@ -76,8 +76,8 @@ def _key(settings: Settings) -> tuple[str, ...]:
     )
 
 
-class _Wanted:
-    """What both façades are made of: a request, and the lease that came of it."""
+class Requested:
+    """What the façades are made of: a request, and the leases that came of it."""
 
     clients: ClassVar[SharedClients]
     """Set by `main`."""
@@ -97,6 +97,10 @@ class _Wanted:
         exclude_providers: Sequence[str | Address] = (),
         provider: str | Address | None = None,
         one_round: bool = False,
+        min_count: int = 0,
+        scope: str | None = None,
+        chunk: int = 0,
+        start_after: str | int = 0,
         start_timeout: str | int = "60s",
         open_timeout: str | int | None = None,
         env: Mapping[str, str] | None = None,
@@ -123,6 +127,10 @@ class _Wanted:
             exclude_providers=exclude_providers,
             provider=provider,
             one_round=one_round,
+            min_count=min_count,
+            scope=scope,
+            chunk=chunk,
+            start_after=start_after,
         )
         self._open_within_s = None if open_timeout is None else parse_duration(open_timeout)
         self._env, self._console = dict(env or {}), Console(say)
@@ -148,6 +156,22 @@ class _Wanted:
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         return {**self._env, **(env or {})}
 
+    def _enter_shared(self) -> None:
+        """Open what is wanted over the process's client; nothing stays open when it raises."""
+        client = self.clients.enter(self._settings)
+        try:
+            PORTAL.call(self._enter, client)
+        except BaseException:
+            try:
+                PORTAL.call(self._abandon)  # what opened while Ctrl-C was on its way
+            finally:
+                self.clients.leave(self._settings)
+            raise
+
+    async def _abandon(self) -> None:
+        if self._open is not None:
+            await self._open.close(_HURRY_S)
+
     async def _enter(self, client: Client) -> None:
         console = self._console
         self._open = await client.open(
@@ -165,20 +189,11 @@ class _Wanted:
         self._console.progress(str(bill))
 
 
-class BlockingSession(_Wanted):
+class BlockingSession(Requested):
     """A lease in a `with` block. Every method waits; Ctrl-C ends the lease within seconds."""
 
     def __enter__(self) -> Self:
-        client = self.clients.enter(self._settings)
-        try:
-            PORTAL.call(self._enter, client)
-        except BaseException:
-            try:
-                if self._open is not None:  # opened while Ctrl-C was on its way
-                    PORTAL.call(self._open.close, _HURRY_S)
-            finally:
-                self.clients.leave(self._settings)
-            raise
+        self._enter_shared()
         return self
 
     def __exit__(
@@ -273,7 +288,7 @@ class BlockingJob:
         PORTAL.call(self._core.kill)
 
 
-class AsyncioSession(_Wanted):
+class AsyncioSession(Requested):
     """A lease in an `async with` block on an asyncio loop; cancelling a call cancels it."""
 
     async def __aenter__(self) -> Self:
@@ -282,8 +297,7 @@ class AsyncioSession(_Wanted):
             await PORTAL.call_from_asyncio(self._enter, client)
         except BaseException:
             try:
-                if self._open is not None:  # opened while the cancellation was on its way
-                    await PORTAL.call_from_asyncio(self._open.close, _HURRY_S)
+                await PORTAL.call_from_asyncio(self._abandon)  # opened while it was on its way
             finally:
                 await asyncio.shield(asyncio.to_thread(self.clients.leave, self._settings))
             raise

@@ -19,14 +19,18 @@ from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
     AuditBps,
+    Chunk,
     Count,
     Duration,
     ExcludeProvider,
     Isolation,
     MaxPrice,
+    MinCount,
     OneRound,
     Provider,
     Region,
+    Scope,
+    StartAfter,
     StartBy,
     Verified,
     requirement,
@@ -66,6 +70,10 @@ def place(
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
     one_round: OneRound = False,
+    min_count: MinCount = 0,
+    scope: Scope = None,
+    chunk: Chunk = 0,
+    start_after: StartAfter = None,
     body: Annotated[
         str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
     ] = None,
@@ -93,13 +101,28 @@ def place(
             exclude_provider=exclude_provider,
             provider=provider,
             one_round=one_round,
+            min_count=min_count,
+            scope=scope,
+            chunk=chunk,
+            start_after=start_after,
         )
         orders = run.ask(settings, lambda client: client.sign(request, run.say.progress))
-    rows = [_order_row(order) for order in orders]
     if dry_run:
-        signed = [to_builtins(order) for order in orders]
-        run.say.result("bid", {"orders": signed, "bids": rows}, lambda: _orders_table(rows))
-        return
+        _print(run, orders)
+    else:
+        _confirm_and_hand_in(run, settings, orders)
+
+
+def _print(run: Invocation, orders: tuple[SignedBid, ...]) -> None:
+    rows = [_order_row(order) for order in orders]
+    signed = [to_builtins(order) for order in orders]
+    run.say.result("bid", {"orders": signed, "bids": rows}, lambda: _orders_table(rows))
+
+
+def _confirm_and_hand_in(
+    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...]
+) -> None:
+    rows = [_order_row(order) for order in orders]
     most = max(escrow_of(order.bid.payload).value for order in orders)
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")
     _hand_in(run, settings, orders)

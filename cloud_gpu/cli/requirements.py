@@ -48,6 +48,19 @@ Verified = Annotated[
 OneRound = Annotated[
     bool, typer.Option("--one-round", help="Take what the next round gives, or nothing.")
 ]
+MinCount = Annotated[
+    int, typer.Option("--min-count", min=0, help="Fewer GPUs that will do, down to this.")
+]
+Scope = Annotated[
+    str | None,
+    typer.Option("--scope", help="Let several machines make it up: node, fabric, region, any."),
+]
+Chunk = Annotated[
+    int, typer.Option("--chunk", min=0, help="GPUs that come together at each of their nodes.")
+]
+StartAfter = Annotated[
+    str | None, typer.Option("--start-after", help='Not before this time has passed: "30m".')
+]
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
 ]
@@ -67,6 +80,10 @@ def requirement(
     exclude_provider: Sequence[str] | None = None,
     provider: str | None = None,
     one_round: bool = False,
+    min_count: int = 0,
+    scope: str | None = None,
+    chunk: int = 0,
+    start_after: str | None = None,
 ) -> LeaseRequest:
     """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
     settings.need("max_price")
@@ -84,6 +101,10 @@ def requirement(
             exclude_providers=exclude_provider or (),
             provider=provider,
             one_round=one_round,
+            min_count=min_count,
+            scope=scope,
+            chunk=chunk,
+            start_after=start_after or 0,
         )
     except WordUnclear as error:
         origin = settings.origin(error.field)
@@ -105,5 +126,7 @@ def wishes(request: LeaseRequest) -> dict[str, Any]:
         "audit_bps": request.audit_bps.value,
         "exclude_providers": request.excluded_providers,
         "one_round": request.one_round,
+        "min_count": request.min_count,
+        "start_after": request.start_after,
         "provider": None if request.provider.is_zero else request.provider,
     }

@@ -260,6 +260,7 @@ class BidPlaced(Notice, frozen=True, kw_only=True):
 
 class LeaseFunded(Notice, frozen=True, kw_only=True):
     lease: LeaseKey
+    gpus: int
     price: Price
     cap: TokenAmount
     duration: int

@@ -202,6 +202,10 @@ class LeaseWanted(_Event, frozen=True, kw_only=True):
     """Open one lease: the signed alternatives share one nonce."""
 
     bids: tuple[SignedBid, ...]
+    slice_gpus: tuple[int, ...] = ()
+    """Of each bid: GPUs of one machine, where it wants several; empty: each wants one."""
+    member: int = 0
+    """Which of a gang's leases this one is, in the order in which they open."""
     adverts: tuple[SignedAdvert, ...] = ()
     """What the market lists now: the node's addresses, should the market fall silent."""
 

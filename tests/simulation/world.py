@@ -356,7 +356,12 @@ class World:
             token=DEPLOYMENT.token, peer=PeerId("market-peer"), addresses=(),
         )  # fmt: skip
         bids = make_bids(
-            request, [PRODUCT], view, buyer.purse, nonce=buyer.nonce, at=self.now // 1000
+            request,
+            [(PRODUCT, PRODUCT.slice_gpus)],
+            view,
+            buyer.purse,
+            nonce=buyer.nonce,
+            at=self.now // 1000,
         )
         buyer.is_stubborn = self.rng.random() < self.faults.stubborn
         if self.rng.random() < self.faults.vanish:

@@ -124,7 +124,7 @@ class Bench:
         self.now = T0 * 1000
         self.buyer = Buyer(purse=purse(), peer=OWN, rhythm=RHYTHM)
         self.orders = make_bids(
-            request(start_timeout=start_timeout), [PRODUCT], MARKET, purse(), nonce=3, at=T0
+            request(start_timeout=start_timeout), [(PRODUCT, 2)], MARKET, purse(), nonce=3, at=T0
         )
         self.bid: Digest = self.orders[0].bid.payload.id
         self.effects: list[BuyerEffect] = []
@@ -255,7 +255,7 @@ class Bench:
 
     def funded(self) -> "Bench":
         self.placed()
-        self.give(self.receipt(), self.report(BidState.MATCHED, advert=advert()))
+        self.give(self.receipt(), self.report(BidState.MATCHED, adverts=(advert(),)))
         self.give(self.opened())
         return self
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import make_bids, products_for, wish
+from cloud_gpu.bidding import WordUnclear, make_bids, ways_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
-from cloud_gpu.protocol.orders import BidFlags
+from cloud_gpu.protocol.orders import BidFlags, Scope
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import BasisPoints, Price
@@ -100,6 +100,11 @@ def test_a_query_and_the_words_beside_it_do_not_contradict(
         ({"gpu_type": " "}, "gpu_type"),
         ({"gpu_type": "A100|"}, "gpu_type"),
         ({"count": 0}, "count"),
+        ({"min_count": 3}, "min_count: found 3, needed 1 to 2"),
+        ({"scope": "rack"}, "scope: found 'rack', needed one of node, fabric, region, any"),
+        ({"scope": "any", "count": 4, "chunk": 3}, "chunk: found 3, needed a divisor of 4"),
+        ({"chunk": 2}, "chunk: needed a scope"),
+        ({"start_after": "soon"}, "start_after"),
         ({"max_price": "1,20"}, "max_price"),
         ({"max_price": "0"}, "max_price"),
         ({"max_price": "1.2345"}, "max_price"),
@@ -128,12 +133,46 @@ def test_words_become_units() -> None:
 def test_products_fit_by_class_and_by_slice() -> None:
     known = [product(1, "A100-SXM4-80GB"), product(2, "A100-PCIE-40GB"), product(3, "L4")]
     known.append(product(4, "A100-SXM4-80GB", gpus=8))
-    assert [p.id for p in products_for(request(), known)] == [1, 2]
+    assert [p.id for p, _ in ways_for(request(), known)] == [1, 2]
+
+
+def test_several_machines_make_a_count_up_only_within_a_scope() -> None:
+    known = [product(1, "A100", gpus=1), product(2, "A100", gpus=2), product(3, "A100", gpus=4)]
+
+    def ways(**words: object) -> list[tuple[int, int]]:
+        return [(p.id, gpus) for p, gpus in ways_for(request(count=4, **words), known)]
+
+    assert ways() == [(3, 4)]
+    assert ways(scope="fabric") == [(1, 4), (2, 4), (3, 4)]
+    assert ways(min_count=2) == [(3, 4), (2, 2)]
+    assert ways(scope="any", min_count=3) == [(1, 4), (2, 4), (3, 4), (1, 3)]
+    assert ways(scope="any", chunk=2) == [(1, 4), (2, 4), (3, 4)]
+    assert ways(scope="any", chunk=4) == [(1, 4), (2, 4), (3, 4)]
+
+
+def test_a_gang_signs_how_near_its_machines_are_and_that_each_is_paid_its_ask() -> None:
+    wanted = request(count=8, min_count=2, scope="region", chunk=4, start_after="10m")
+    known = [product(1, "A100", gpus=2)]
+    ways = ways_for(wanted, known)
+    assert [gpus for _, gpus in ways] == [8, 4, 2]
+    orders = make_bids(wanted, ways, MARKET, purse(), nonce=9, at=T0)
+    assert {o.bid.payload.nonce for o in orders} == {9}
+    assert [o.bid.payload.flags for o in orders] == [4, 4, 0]
+    assert [o.terms.scope for o in orders] == [Scope.REGION, Scope.REGION, Scope.ANY]
+    assert [o.terms.chunk for o in orders] == [4, 4, 0]
+    assert {o.terms.start_from for o in orders} == {T0 + 600}
+    assert {o.bid.payload.start_by for o in orders} == {T0 + 660}
+
+
+def test_too_many_alternatives_are_refused_before_anything_is_signed() -> None:
+    wanted = request(count=64, min_count=1, scope="any")
+    with pytest.raises(WordUnclear, match=r"min_count: found 64 .* needed 32 at most"):
+        ways_for(wanted, [product(1, "A100", gpus=1)])
 
 
 def test_each_product_is_one_signed_bid_and_all_share_a_nonce() -> None:
     known = [product(1, "A100-SXM4-80GB"), product(2, "A100-PCIE-40GB")]
-    orders = make_bids(request(), known, MARKET, purse(), nonce=9, at=T0)
+    orders = make_bids(request(), ways_for(request(), known), MARKET, purse(), nonce=9, at=T0)
     assert [o.bid.payload.product for o in orders] == [1, 2]
     assert {o.bid.payload.nonce for o in orders} == {9}
     for order in orders:
@@ -146,10 +185,10 @@ def test_each_product_is_one_signed_bid_and_all_share_a_nonce() -> None:
 
 def test_a_named_provider_and_excluded_ones_are_signed() -> None:
     wanted = request(provider=address(1), exclude_providers=[address(2), address(3), address(2)])
-    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    (order,) = make_bids(wanted, [(PRODUCT, 2)], MARKET, purse(), nonce=9, at=T0)
     assert str(order.bid.payload.provider) == address(1)
     assert [str(each) for each in order.terms.excluded_providers] == [address(2), address(3)]
-    (plain,) = make_bids(request(), [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    (plain,) = make_bids(request(), [(PRODUCT, 2)], MARKET, purse(), nonce=9, at=T0)
     assert plain.bid.payload.provider.is_zero
     assert plain.terms.excluded_providers == ()
 
@@ -157,7 +196,7 @@ def test_a_named_provider_and_excluded_ones_are_signed() -> None:
 def test_as_many_providers_as_the_terms_hold_may_be_excluded() -> None:
     many = [address(n) for n in range(1, 62)]
     wanted = request(exclude_providers=many, region="EU")
-    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=9, at=T0)
+    (order,) = make_bids(wanted, [(PRODUCT, 2)], MARKET, purse(), nonce=9, at=T0)
     assert len(order.terms.excluded_providers) == len(many)
 
 
@@ -259,11 +298,11 @@ def test_an_ask_whose_profile_is_of_another_class_does_not_fit() -> None:
 def test_a_verified_lease_pays_for_its_audits_on_top() -> None:
     wanted = request(verified=True, audit_bps=700, duration=3_600)
     assert wanted.most.value == 4_000_000 + 280_000
-    (order,) = make_bids(wanted, [PRODUCT], MARKET, purse(), nonce=1, at=T0)
+    (order,) = make_bids(wanted, [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
     assert order.bid.payload.flags == BidFlags.VERIFIED
     assert order.bid.payload.audit_bps == BasisPoints(700)
     assert escrow_of(order.bid.payload) == wanted.most
-    (plain,) = make_bids(request(), [PRODUCT], MARKET, purse(), nonce=1, at=T0)
+    (plain,) = make_bids(request(), [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
     assert (plain.bid.payload.flags, plain.bid.payload.audit_bps.value) == (0, 0)
 
 

@@ -105,7 +105,7 @@ def facts() -> list[BuyerEvent]:
         chain.ChainAdvanced(block=102, at=T0 + 10**6),
         SendFailed(peer=NODE, message=said.CloseAsked(lease=LEASE), detail="gone"),
     ]
-    found += [B.report(state, advert=advert()) for state in BidState]
+    found += [B.report(state, adverts=(advert(),)) for state in BidState]
     found += [BidRefused(bid=B.bid, rejection=refusal(reason)) for reason in RejectReason]
     for spec in JOBS:
         found += [JobWanted(spec=spec), KillWanted(job=spec.id), InputsPushed(job=spec.id)]

@@ -112,7 +112,7 @@ def test_a_full_window_slides_when_nothing_of_ours_is_in_it() -> None:
 
 
 def bids(nonce: int = 0, **words: object):  # type: ignore[no-untyped-def]
-    return make_bids(request(**words), [PRODUCT], MARKET, purse(), nonce=nonce, at=T0)
+    return make_bids(request(**words), [(PRODUCT, 2)], MARKET, purse(), nonce=nonce, at=T0)
 
 
 # Escrow.

@@ -56,7 +56,7 @@ def test_without_an_advert_the_market_is_asked_where_the_node_is() -> None:
     bench.give(bench.receipt(), bench.opened())
     bench.pass_s(1)
     assert "AskAboutBid" in [type(e).__name__ for e in bench.effects]
-    bench.give(bench.report(BidState.OPENED, advert=advert()))
+    bench.give(bench.report(BidState.OPENED, adverts=(advert(),)))
     assert len(bench.sent(said.OpenSession)) == 1
 
 
@@ -73,7 +73,7 @@ def test_an_ask_listed_before_the_bid_serves_when_the_market_falls_silent() -> N
 def test_an_advert_that_is_not_the_providers_leads_nowhere(lie: dict[str, Any]) -> None:
     bench = Bench().placed()
     bench.give(bench.opened())
-    bench.give(bench.report(BidState.OPENED, advert=advert(**lie)))
+    bench.give(bench.report(BidState.OPENED, adverts=(advert(**lie),)))
     assert bench.sent(said.OpenSession) == []
     bench.pass_s(START_S + 2)
     assert "not the provider's" in bench.notices(LeaseFailing)[0].detail
@@ -110,7 +110,7 @@ def test_a_ready_that_is_not_as_promised_is_never_accepted(offer: Any, fault: st
 def test_weaker_isolation_than_advertised_is_never_accepted() -> None:
     bench = Bench().placed()
     vm = profile_of("A100-SXM4-80GB", 2, isolation=Isolation.VM)
-    bench.give(bench.report(BidState.MATCHED, advert=advert(vm)), bench.opened())
+    bench.give(bench.report(BidState.MATCHED, adverts=(advert(vm),)), bench.opened())
     bench.hear(bench.ready())
     assert bench.sent(said.AcceptGiven) == []
 
@@ -209,7 +209,7 @@ def test_a_ready_after_the_deadline_is_too_late() -> None:
 )
 def test_a_lease_outside_its_bid_is_never_accepted(differs: dict[str, Any]) -> None:
     bench = Bench().placed()
-    bench.give(bench.report(BidState.MATCHED, advert=advert()))
+    bench.give(bench.report(BidState.MATCHED, adverts=(advert(),)))
     bench.give(bench.opened(**differs))
     bench.hear(bench.ready())
     assert bench.sent(said.AcceptGiven) == []
@@ -217,7 +217,7 @@ def test_a_lease_outside_its_bid_is_never_accepted(differs: dict[str, Any]) -> N
 
 def test_a_lease_may_cost_less_than_its_limit() -> None:
     bench = Bench().placed()
-    bench.give(bench.report(BidState.MATCHED, advert=advert()))
+    bench.give(bench.report(BidState.MATCHED, adverts=(advert(),)))
     bench.give(bench.opened(cap=TokenAmount(1)))
     bench.hear(bench.ready())
     assert len(bench.sent(said.AcceptGiven)) == 1
@@ -233,7 +233,7 @@ def test_the_meter_starts_at_the_chains_time_not_at_ours() -> None:
     bench = Bench()
     bench.now += 3_600_000  # our clock is an hour ahead
     bench.placed()
-    bench.give(bench.report(BidState.MATCHED, advert=advert()))
+    bench.give(bench.report(BidState.MATCHED, adverts=(advert(),)))
     bench.give(bench.opened(opened_at=T0, start_deadline=T0 + START_S))
     bench.give(chain.ChainAdvanced(block=101, at=T0 + 1))
     bench.hear(bench.ready())

@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import LeaseRequest, products_for, wish
+from cloud_gpu.bidding import LeaseRequest, ways_for, wish
 from cloud_gpu.protocol.hardware import Gpu, GpuClass
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
@@ -102,7 +102,7 @@ class Place:
                 count=each.slice_gpus,
                 wanting=request.terms(each.gpu_class),
             )
-            for each in products_for(request, self.products)
+            for each, _ in ways_for(request, self.products)
         ]
         self.desk.submit(*orders)
         self.desk.end_round()
@@ -195,7 +195,7 @@ def test_two_buyers_for_the_last_machine_and_the_dearer_limit_wins() -> None:
 
 def order_of(place: Place, query: str, buyer: str, limit: str) -> SignedBid:
     request = asked(query, limit)
-    (wanted,) = products_for(request, place.products)
+    ((wanted, _),) = ways_for(request, place.products)
     return order(
         buyer,
         limit=limit,
