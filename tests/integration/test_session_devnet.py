@@ -16,6 +16,7 @@ import pytest
 from cloud_gpu import (
     AsyncSession,
     FundsTooSmall,
+    Gang,
     MarketUnavailable,
     NoMatch,
     Rejected,
@@ -23,6 +24,7 @@ from cloud_gpu import (
     Session,
     SettingsInvalid,
 )
+from cloud_gpu.adapters.devnet_profile import SHARED_CLASS
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.bidding import wish
 from cloud_gpu.client import Client
@@ -51,6 +53,27 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def session(world: Renting, count: int = 2, **words: Any) -> Session:
     world.said.clear()
     return Session("A100", count, settings=world.settings, say=world.said.append, **words)
+
+
+def test_a_gang_opens_on_several_machines_and_runs_on_all_of_them(
+    world: Renting, tmp_path: Path
+) -> None:
+    before = world.cash()
+    script = tmp_path / "rank.py"
+    script.write_text("import os; print(os.environ['NODE_RANK'], os.environ['NNODES'])\n")
+    world.said.clear()
+    wanted = Gang(
+        SHARED_CLASS, 5, min_count=2, scope="any", settings=world.settings, say=world.said.append
+    )
+    with wanted as gang:
+        assert len(gang) == 4, "two nodes have two machines each of this class"
+        assert len({lease.funded.lease.provider for lease in gang.machines}) == 2
+        gang.put(script)
+        results = gang.run("python3 rank.py | tee rank.txt", stream=False)
+        assert [result.stdout for result in results] == [f"{rank} 4\n" for rank in range(4)]
+    assert [bill.settled for bill in gang.bills] == [True] * 4
+    assert world.cash() == before - sum(bill.paid.value for bill in gang.bills)
+    assert {world.status(bill.lease) for bill in gang.bills} == {MachineStatus.FREE}
 
 
 def test_a_session_rents_runs_fetches_and_settles(world: Renting, tmp_path: Path) -> None:
