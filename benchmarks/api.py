@@ -39,7 +39,7 @@ from market.store.views import SqlBook
 
 SINGLE_TARGET, BULK_TARGET = 800, 5_000
 """Of two workers on PostgreSQL. Source: the issue, DESIGN.md 7."""
-CONNECTIONS, BULK_CONNECTIONS = 16, 4
+CONNECTIONS, BULK_CONNECTIONS = 16, 8
 BULK_ORDERS = 500
 SINGLE, BULK, TRIVIAL = "/v1/bids", "/v1/bids:bulk", "/"
 PATIENCE_S = 120.0

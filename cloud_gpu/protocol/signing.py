@@ -289,11 +289,16 @@ class Statement(Value, Generic[BodyT], frozen=True, kw_only=True):
             raise ValueError("a statement's nonce and expiry are 64-bit words")
 
 
+@cache
+def _kind_hash(kind: str) -> Digest:
+    return keccak256(kind.encode())
+
+
 def document_of(body: Value, nonce: int, expiry: int) -> Document:
     """The document that binds a statement's content; `body` names its kind in `KIND`."""
     kind: str = body.KIND  # type: ignore[attr-defined]
     return Document(
-        kind=keccak256(kind.encode()), content=keccak256(to_json(body)), nonce=nonce, expiry=expiry
+        kind=_kind_hash(kind), content=keccak256(to_json(body)), nonce=nonce, expiry=expiry
     )
 
 

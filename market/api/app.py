@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
-import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
 
 from cloud_gpu.protocol.errors import StorageFailed
@@ -27,6 +29,27 @@ from market.api.routes import auctions, bids, bulk, futures, group_buys, leases,
 from market.api.schemas import COMPONENTS
 
 API_VERSION = "1"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+"""A stranger's own invention does not become a metric."""
+
+
+class _ShortWay(Route):
+    """As FastAPI's routes, it says which one it is."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        return match, {**found, "route": self}
+
+
+_SHORT_WAYS = [
+    _ShortWay(path, place, methods=["POST"])
+    for path, place in (
+        (bids.router.prefix, bids.place),
+        (bulk.PATH, bulk.place_many),
+        (futures.ORDERS_PATH, futures.place),
+    )
+]
+"""Routes that orders take, found before FastAPI's own, which describe them: a fifth of the time."""
 
 
 def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
@@ -37,8 +60,10 @@ def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastA
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Metrics` counts
     )
     app.state.front = front
+    app.router.routes += _SHORT_WAYS
     for each in (market, auctions, bids, bulk, futures, group_buys, leases, service):
         app.include_router(each.router)
     app.add_exception_handler(Refused, on_refused)
@@ -63,12 +88,14 @@ class _Counted:
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
+        self._counters: dict[tuple[str, str, int], Counter] = {}
+        self._seconds: dict[str, Histogram] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = anyio.current_time(), 500
+        began, status = perf_counter(), 500
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -80,8 +107,20 @@ class _Counted:
             await self._app(scope, receive, noting)
         finally:
             route = getattr(scope.get("route"), "path", "none")
-            self._metrics.requests.labels(scope["method"], route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(anyio.current_time() - began)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._note(method, route, status, perf_counter() - began)
+
+    def _note(self, method: str, route: str, status: int, took_s: float) -> None:
+        # Finding a metric by its labels takes longer than counting.
+        counter = self._counters.get((method, route, status))
+        if counter is None:
+            counter = self._metrics.requests.labels(method, route, str(status))
+            self._counters[method, route, status] = counter
+        seconds = self._seconds.get(route)
+        if seconds is None:
+            seconds = self._seconds[route] = self._metrics.seconds.labels(route)
+        counter.inc()
+        seconds.observe(took_s)
 
 
 async def _on_invalid(_request: Request, error: Exception) -> Response:

@@ -20,6 +20,7 @@ from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.values import Digest
 from market.api.metrics import Metrics
 from market.api.taking import Taking
 from market.futures_door import check_future
@@ -73,9 +74,9 @@ class Front:
     async def _keep(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
         return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
 
-    def receipt(self, order: SignedBid, kept: Kept) -> SignedReceipt:
-        """The market's word that it has the order: equal for equal places."""
-        return self.sign(order.bid.payload.id, kept.received_at, kept.position)
+    def receipt(self, order: Digest, kept: Kept) -> SignedReceipt:
+        """The market's word that it has an order of this id: equal for equal places."""
+        return self.sign(order, kept.received_at, kept.position)
 
     async def in_thread(
         self, work: Callable[ParamsT, ResultT], *args: ParamsT.args, **kwargs: ParamsT.kwargs

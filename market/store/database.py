@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ _ONE_MOMENT: dict[str, Any] = {
     "isolation_level": "REPEATABLE READ",
     "postgresql_readonly": True,
 }
-_MATCHMAKER_LOCK, _INBOX_LOCK = 0x6D_61_74_63_68, 0x69_6E_62_6F_78
+_MATCHMAKER_LOCK = 0x6D_61_74_63_68
 """PostgreSQL's advisory locks are numbers."""
 
 
@@ -74,12 +74,18 @@ class Database:
             yield connection
 
     @contextmanager
-    def in_turn(self) -> Iterator[Connection]:
-        """As `transaction`, one at a time among all processes, in the order of commits."""
-        with self._begun(self._writing) as connection:
-            if self.is_postgres:  # held until what was committed is visible
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_INBOX_LOCK})"))
-            yield connection
+    def driver(self) -> Iterator[Any]:
+        """The driver's own connection, outside any transaction; it must be left so."""
+        assert self._engine.dialect.dbapi is not None
+        try:
+            with closing(self._engine.raw_connection()) as pooled:
+                try:
+                    yield pooled.driver_connection
+                except BaseException:
+                    pooled.invalidate()  # nobody knows in what state it is
+                    raise
+        except (SQLAlchemyError, self._engine.dialect.dbapi.Error) as error:
+            raise self._refusal(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -95,10 +101,12 @@ class Database:
                 with connection.begin():
                     yield connection
         except SQLAlchemyError as error:
-            raise StorageFailed(
-                f"the database at {self.shown} refused: {_cause(error)}. Nothing of this step was"
-                " kept"
-            ) from error
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Exception) -> StorageFailed:
+        return StorageFailed(
+            f"the database at {self.shown} refused: {_cause(error)}. Nothing of this step was kept"
+        )
 
     @classmethod
     def existing(cls, url: str) -> Self:
@@ -226,7 +234,7 @@ def _serialise(engine: Engine, pragmas: Sequence[str]) -> None:
         connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
 
 
-def _cause(error: SQLAlchemyError) -> str:
+def _cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
 

@@ -7,9 +7,8 @@ last one it handled, however many processes write here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.events import (
@@ -28,6 +27,7 @@ from cloud_gpu.protocol.values import Digest
 from market.ports import Kept, Taken
 from market.store.database import Database, table_of
 from market.store.tables import InboxRow
+from market.store.turns import Turn, in_postgres, in_sqlite
 
 _CANCEL = "cancel:"
 _FUTURE = "future:"
@@ -41,6 +41,7 @@ class SqlInbox:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._table = table_of(InboxRow)
+        self._turn: Turn = in_postgres if database.is_postgres else in_sqlite
 
     def keep_bids(self, orders: Sequence[SignedBid], received_at: Instant) -> Sequence[Kept]:
         """See `Inbox`."""
@@ -94,23 +95,8 @@ class SqlInbox:
 
     def _keep(self, rows: Sequence[tuple[str, bytes]], received_at: Instant) -> list[Kept]:
         """One commit for all; a key that is there already keeps its place."""
-        with self._database.in_turn() as connection:
-            known = self._kept(connection, [key for key, _ in rows])
-            position: int = connection.scalar(select(func.max(self._table.c.position))) or 0
-            new: list[dict[str, Any]] = []
-            found: list[Kept] = []
-            for key, body in rows:
-                if key not in known:
-                    position += 1
-                    place = {"position": position, "received_at": received_at}
-                    new.append({"key": key, "body": body, **place})
-                    found.append(Kept(**place, is_new=True))
-                    known[key] = Kept(**place, is_new=False)
-                else:
-                    found.append(known[key])
-            if new:
-                connection.execute(self._table.insert(), new)
-        return found
+        with self._database.driver() as connection:
+            return self._turn(connection, rows, received_at)
 
     def kept(self, bid: Digest) -> Kept | None:
         """See `Inbox`."""

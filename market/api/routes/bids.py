@@ -35,9 +35,10 @@ async def place(request: Request) -> Response:
     """
     front = front_of(request)
     order = await read_body(request, SignedBid)
-    key = request.headers.get("idempotency-key", str(order.bid.payload.id)).strip('"')
-    if key != str(order.bid.payload.id):
-        raise malformed("Idempotency-Key", key, f"{order.bid.payload.id}, the bid's id, or none")
+    bid = order.bid.payload.id
+    key = request.headers.get("idempotency-key", str(bid)).strip('"')
+    if key != str(bid):
+        raise malformed("Idempotency-Key", key, f"{bid}, the bid's id, or none")
     await front.know_product(order.bid.payload.product)
     refused = front.judge(order)
     if refused is None:
@@ -47,7 +48,7 @@ async def place(request: Request) -> Response:
     else:
         raise Refused(refused)
     status = 201 if kept.is_new else 200
-    return Response(to_json(front.receipt(order, kept)), status, media_type="application/json")
+    return Response(to_json(front.receipt(bid, kept)), status, media_type="application/json")
 
 
 @router.get("/{bid}", responses=answers(BidReport))

@@ -65,7 +65,9 @@ def _written(front: Front, examined: Sequence[SignedBid | Placed], kept: Sequenc
 
 
 def _placed(front: Front, order: SignedBid, kept: Kept) -> Placed:
-    return Placed(status=201 if kept.is_new else 200, receipt=front.receipt(order, kept))
+    return Placed(
+        status=201 if kept.is_new else 200, receipt=front.receipt(order.bid.payload.id, kept)
+    )
 
 
 def _told(refused: Refused) -> Placed:

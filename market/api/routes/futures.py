@@ -30,6 +30,8 @@ _REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
 """A series whose deadline is longer ago is over."""
 _Limit = Annotated[int, Query(ge=1, le=ANSWERED_MAX)]
 
+ORDERS_PATH = "/v1/futures/orders"
+
 router = APIRouter(prefix="/v1", tags=["futures"])
 
 
@@ -56,7 +58,7 @@ async def place(request: Request) -> Response:
         if before is None:
             raise Refused(refused)
         kept = before
-    receipt = front.sign(key, kept.received_at, kept.position)
+    receipt = front.receipt(key, kept)
     return Response(to_json(receipt), 201 if kept.is_new else 200, media_type="application/json")
 
 
