@@ -27,6 +27,7 @@ from cloud_gpu.protocol.limits import ARTIFACT_BYTES_MAX
 from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
+    from cloud_gpu.group_buyer import GroupBuyer
     from cloud_gpu.trader import Trader
 
 T = TypeVar("T")
@@ -167,6 +168,27 @@ def open_trader(
     return opened_trader(chosen, within_s)
 
 
+def open_group_buyer(
+    settings: Settings | None = None, within_s: float = 120
+) -> AbstractContextManager[GroupBuyer]:
+    """Group buys: several buyers lock money for a block of machines, and get it or get it back.
+
+        with open_group_buyer() as buyer:
+            offer = buyer.offer("A100", price="1.00", duration="2h", goal=3, deadline="3d")
+            campaign = buyer.open(offer)
+            buyer.hand_in(buyer.pledge(offer.campaign, slices=1))
+            buyer.campaign(campaign).report.missing_slices
+
+    Blocking; a transaction is waited for `within_s` seconds. Raises `SettingsInvalid`,
+    `ChainUnavailable`.
+    """
+    from cloud_gpu.adapters.desks import opened_group_buyer
+
+    chosen = settings or _load({})
+    keep_logs_apart(chosen.log_level)
+    return opened_group_buyer(chosen, within_s)
+
+
 class _Outside(ThisMachine):
     """The command line's outside world; see `cloud_gpu.cli.outside.Outside`."""
 
@@ -195,6 +217,12 @@ class _Outside(ThisMachine):
     def trader(self, settings: Settings, within_s: float) -> AbstractContextManager[Trader]:
         """See `open_trader`."""
         return open_trader(settings, within_s)
+
+    def group_buyer(
+        self, settings: Settings, within_s: float
+    ) -> AbstractContextManager[GroupBuyer]:
+        """See `open_group_buyer`."""
+        return open_group_buyer(settings, within_s)
 
     def session(self, settings: Settings, say: Say, **words: Any) -> Session:
         """A `Session` of these settings."""

@@ -23,6 +23,7 @@ from cloud_gpu.cli import (
     devnet,
     doctor,
     future,
+    group,
     jobs,
     leases,
     positions,
@@ -57,6 +58,10 @@ future_app = typer.Typer(
     help="GPU time in a later window: buy it ahead, or sell it ahead.", no_args_is_help=True
 )
 app.add_typer(future_app, name="future")
+group_app = typer.Typer(
+    help="A block of machines, bought by several buyers together.", no_args_is_help=True
+)
+app.add_typer(group_app, name="group")
 wallet_app = typer.Typer(help="Tokens in the wallet and in the vault.", no_args_is_help=True)
 app.add_typer(wallet_app, name="wallet")
 app.add_typer(devnet_app, name="devnet")
@@ -101,6 +106,12 @@ future_app.command("fund")(command(positions.fund))
 future_app.command("nominate")(command(positions.nominate))
 future_app.command("join")(command(positions.join))
 future_app.command("assign")(command(positions.assign))
+group_app.command("ls")(command(group.ls))
+group_app.command("show")(command(group.show))
+group_app.command("open")(command(group.open_))
+group_app.command("pledge")(command(group.pledge))
+group_app.command("refund")(command(group.refund))
+group_app.command("notices")(command(group.notices))
 wallet_app.command("show")(command(wallet.show))
 wallet_app.command("fund", context_settings=_AMOUNT_FIRST)(command(wallet.fund))
 wallet_app.command("withdraw", context_settings=_AMOUNT_FIRST)(command(wallet.withdraw))

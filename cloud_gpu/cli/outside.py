@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from cloud_gpu.accounting import AuditPayees, BatchKey, Books, GasUse
 from cloud_gpu.client import Client
+from cloud_gpu.group_buyer import GroupBuyer
 from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.protocol.chain_events import ChainEvent
@@ -282,6 +283,11 @@ class Outside(Protocol):
     def trader(self, settings: Settings, within_s: float) -> AbstractContextManager[Trader]:
         """The wallet's futures; each transaction is waited for in `within_s` seconds."""
 
+    def group_buyer(
+        self, settings: Settings, within_s: float
+    ) -> AbstractContextManager[GroupBuyer]:
+        """The wallet's group buys; likewise."""
+
     def ask(
         self,
         settings: Settings,
@@ -300,7 +306,7 @@ class Outside(Protocol):
         """A `Session` of these settings; the words are those of `cloud_gpu.Session`."""
 
     def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Note what was handed in from this machine: "bids", "futures"."""
+        """Note what was handed in from this machine: "bids", "futures", "pledges"."""
 
     def remembered(self, kind: str) -> list[dict[str, Any]]:
         """Those noted, oldest first."""

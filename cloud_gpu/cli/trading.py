@@ -20,9 +20,10 @@ from cloud_gpu.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cloud_gpu.group_buyer import GroupBuyer
     from cloud_gpu.trader import Trader
 
-_SIGNED = ("bids", "futures", "assignments")
+_SIGNED = ("bids", "futures", "assignments", "pledges")
 """Kinds of what is remembered that carry a nonce of the account."""
 
 Product = Annotated[
@@ -59,6 +60,18 @@ def opened_trader(run: Invocation, settings: Settings) -> Iterator[Trader]:
         run.outside.trader(settings, run.wait_s) as trader,
     ):
         yield trader
+
+
+@contextmanager
+def opened_group_buyer(run: Invocation, settings: Settings) -> Iterator[GroupBuyer]:
+    """The wallet's group buys. Raises UsageWrong for a word that cannot be meant."""
+    look = "cloud-gpu group show CAMPAIGN"
+    with (
+        patience(run, look),
+        words_as_flags(),
+        run.outside.group_buyer(settings, run.wait_s) as buyer,
+    ):
+        yield buyer
 
 
 @contextmanager

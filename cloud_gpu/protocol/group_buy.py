@@ -109,6 +109,16 @@ class CampaignOffer(Value, frozen=True, kw_only=True):
             )
 
 
+class HeldCampaign(Value, frozen=True, kw_only=True):
+    """What GroupBuy keeps of a campaign."""
+
+    slices: int
+    pledges: int
+    """That were ever locked: their places are 0 to that."""
+    is_closed: bool
+    """Its leases were opened."""
+
+
 SignedCampaign = Statement[CampaignOffer]
 
 

@@ -11,7 +11,7 @@ from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.group_buy import Campaign
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.units import ZERO_TOKENS, TokenAmount
+from cloud_gpu.protocol.units import ZERO_TOKENS, Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 
@@ -104,6 +104,17 @@ class CampaignReport(Value, frozen=True, kw_only=True):
     leases: int = 0
     rejection: Rejection | None = None
     """Why its leases did not open when the market tried last."""
+
+
+class CampaignPage(Value, frozen=True, kw_only=True):
+    """A group buy, its pledges by place, and its price beside the spot price."""
+
+    report: CampaignReport
+    pledges: tuple[LockedPledge, ...]
+    spot_per_hour: Price | None = None
+    """The cheapest ask on offer for its product now; None: there is none."""
+    of_spot_bps: int | None = None
+    """The campaign's price in basis points of that; below 10,000 it is the better one."""
 
 
 class NoticeKind(StrEnum):

@@ -19,9 +19,9 @@ from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
 from cloud_gpu.protocol.group_reports import (
     CampaignNotice,
+    CampaignPage,
     CampaignReport,
     GroupLease,
-    LockedPledge,
     PledgeReport,
 )
 from cloud_gpu.protocol.lease import LeaseReport
@@ -30,7 +30,7 @@ from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellatio
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address, Value
 from market.api.describing import Describer
 from market.api.errors import PROBLEM_TYPE, Problem
@@ -58,17 +58,6 @@ class Placed(Value, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     receipt: SignedReceipt | None = None
     problem: Problem | None = None
-
-
-class CampaignPage(Value, frozen=True, kw_only=True):
-    """A group buy, its pledges by place, and its price beside the spot price."""
-
-    report: CampaignReport
-    pledges: tuple[LockedPledge, ...]
-    spot_per_hour: Price | None = None
-    """The cheapest ask on offer for its product now; None: there is none."""
-    of_spot_bps: int | None = None
-    """The campaign's price in basis points of that; below 10,000 it is the better one."""
 
 
 _TYPES: Final[tuple[Any, ...]] = (

@@ -17,6 +17,7 @@ from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, octets
 from cloud_gpu.protocol.adapters.wallet_futures import WalletFutures
+from cloud_gpu.protocol.adapters.wallet_group_buys import WalletGroupBuys
 from cloud_gpu.protocol.calls import ReleaseLease
 from cloud_gpu.protocol.deployment import LEASE_BOOK, Deployment
 from cloud_gpu.protocol.errors import FundsTooSmall, TransactionReverted
@@ -78,6 +79,7 @@ class Wallet:
         self._rpc = Rpc(rpc_url)
         self._sender = DirectSender(self._rpc, key, timeout_s=timeout_s)
         self.futures = WalletFutures(self._rpc, self._sender, deployment)
+        self.group_buys = WalletGroupBuys(self._rpc, self._sender, deployment)
 
     def __enter__(self) -> Self:
         views.check(self._rpc, self.deployment)

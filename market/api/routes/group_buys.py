@@ -14,6 +14,7 @@ from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.group_buy import CampaignOffer, Pledge, SignedCampaign
 from cloud_gpu.protocol.group_reports import (
     CampaignNotice,
+    CampaignPage,
     CampaignReport,
     CampaignState,
     GroupLease,
@@ -28,7 +29,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused
 from market.api.front import Front, front_of
-from market.api.schemas import CampaignPage, answers, json_list, takes
+from market.api.schemas import answers, json_list, takes
 from market.group_door import (
     check_campaign,
     check_pledge,
