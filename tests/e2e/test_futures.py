@@ -19,7 +19,7 @@ from tests.support.terminal import person_with
 from tests.support.trading import Trading, trading_on
 
 DAY_S = 24 * 3600
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass
