@@ -12,6 +12,7 @@ from cloud_gpu.protocol.events import CampaignSubmitted, PledgeSubmitted
 from cloud_gpu.protocol.group_buy import providers_hash
 from cloud_gpu.protocol.group_reports import (
     CampaignNotice,
+    CampaignPage,
     CampaignReport,
     CampaignState,
     GroupLease,
@@ -20,7 +21,6 @@ from cloud_gpu.protocol.group_reports import (
 )
 from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.values import Digest
-from market.api.schemas import CampaignPage
 from market.replaying import replay_lines
 from market.rules import MarketRules, RulesSet
 from tests.support.market_api import Api

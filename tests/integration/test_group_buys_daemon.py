@@ -17,6 +17,7 @@ import trio
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.group_reports import (
     CampaignNotice,
+    CampaignPage,
     CampaignReport,
     CampaignState,
     GroupLease,
@@ -25,7 +26,6 @@ from cloud_gpu.protocol.group_reports import (
 )
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.units import share_down
-from market.api.schemas import CampaignPage
 from tests.support.anvil import deployed_on, running_anvil
 from tests.support.group_buying import DURATION_S, GroupBuying, group_buying
 from tests.support.market_daemon import (
