@@ -84,6 +84,8 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     """Of the pay, on top of it, to the audits; for verified leases."""
     one_round: bool = False
     """Take what the next round gives, or nothing."""
+    interruptible: bool = False
+    """A machine will do whose provider may end the lease after its product's notice."""
     min_count: int = 0
     """Fewer GPUs that will do, down to this, where so many are not to be had; 0: no fewer."""
     scope: Scope | None = None
@@ -178,6 +180,7 @@ def wish(
     exclude_providers: Sequence[str | Address] = (),
     provider: str | Address | None = None,
     one_round: bool = False,
+    interruptible: bool = False,
     min_count: int = 0,
     scope: str | None = None,
     chunk: int = 0,
@@ -214,6 +217,7 @@ def wish(
         verified=verified or bool(query.verified),
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
         one_round=one_round,
+        interruptible=interruptible,
         min_count=min_count,
         scope=_read("scope", _scope, scope) if scope else None,
         chunk=chunk,
@@ -309,7 +313,8 @@ def make_bids(
     """
     start_from = at + request.start_after if request.start_after else 0
     start_by = at + request.start_after + request.start_timeout
-    verified = BidFlags.VERIFIED if request.verified else BidFlags(0)
+    flags = BidFlags.VERIFIED if request.verified else BidFlags(0)
+    flags |= BidFlags.INTERRUPTIBLE if request.interruptible else BidFlags(0)
     bids = []
     for product, gpus in ways:
         is_gang = gpus > product.slice_gpus
@@ -332,7 +337,7 @@ def make_bids(
             matcher=market.matcher,
             max_fee_bps=market.fee_bps,
             audit_bps=request.audit_bps if request.verified else BasisPoints(0),
-            flags=int(verified | (BidFlags.PAY_AS_ASK if is_gang else BidFlags(0))),
+            flags=int(flags | (BidFlags.PAY_AS_ASK if is_gang else BidFlags(0))),
             terms=terms.digest,
         )
         bids.append(SignedBid(bid=purse.bid(bid), terms=terms))

@@ -144,6 +144,10 @@ def _unmet(
         )
     if request.verified and not ask.flags & product.flags & AskFlags.VERIFIED:
         yield _no("verified", "asks whose results nobody audits", "verified", "Do without audits.")
+    if ask.flags & AskFlags.INTERRUPTIBLE and not request.interruptible:
+        yield _no(
+            "interruptible", "an interruptible machine", "one that is not", "Accept interruption."
+        )
     if ask.start_by <= at:
         yield _no("ask.start_by", f"an ask that ended at {ask.start_by}", f"after {at}", "Wait.")
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
+from cloud_gpu.protocol.hardware import (
+    FABRIC_LABEL,
+    Gpu,
+    GpuClass,
+    HardwareProfile,
+    Isolation,
+)
 from cloud_gpu.protocol.values import Value
 
 _LABEL_VALUE_MAX: Final = 63
@@ -79,8 +85,12 @@ def profile_of(
     share: int,
     region: str,
     isolation: Isolation,
+    fabric: str = "",
 ) -> HardwareProfile:
-    """The profile of one machine; it gets one of `share` equal parts of the host."""
+    """The profile of one machine; it gets one of `share` equal parts of the host.
+
+    `fabric` is the provider's name for what joins the machine to others; empty: nothing does.
+    """
     host = reading.host
     gpus = tuple(found.gpu for found in reading.gpus)
     return HardwareProfile(
@@ -95,7 +105,7 @@ def profile_of(
         network_class=host.network_class,
         isolation=isolation,
         simulated=reading.simulated,
-        labels=labels_of(reading),
+        labels=labels_of(reading) | ({FABRIC_LABEL: fabric} if fabric else {}),
     )
 
 

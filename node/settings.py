@@ -90,10 +90,20 @@ class MachineSettings:
     uuids: Texts = ()
     """Which real GPUs; empty: the next ones that no other machine names."""
     region: Text = ""
+    fabric: Text = ""
+    """Your name for what joins it to others of your machines: a gang may ask to be within one."""
+    interruptible: Truth = False
+    """The lease may be ended after the product's notice; the product must allow it."""
     verified: Truth = False
     """Take leases whose pay is held until results were audited; the product must allow them."""
     min_duration: Seconds = 10
     max_duration: Seconds = 30 * 24 * 3600
+
+    @property
+    def flags(self) -> AskFlags:
+        """What its asks say of it."""
+        verified = AskFlags.VERIFIED if self.verified else AskFlags(0)
+        return verified | (AskFlags.INTERRUPTIBLE if self.interruptible else AskFlags(0))
 
     def __post_init__(self) -> None:
         if self.simulated and not self.gpu_memory_mib:
@@ -168,7 +178,7 @@ class NodeSettings:
                 matcher=self.matcher,
                 max_fee=self.max_fee_bps,
                 life_s=self.ask_life_s,
-                flags=int(AskFlags.VERIFIED) if machine.verified else 0,
+                flags=int(machine.flags),
             )
             for machine in self.machines
         }

@@ -48,6 +48,10 @@ Verified = Annotated[
 OneRound = Annotated[
     bool, typer.Option("--one-round", help="Take what the next round gives, or nothing.")
 ]
+Interruptible = Annotated[
+    bool,
+    typer.Option("--interruptible", help="Its provider may end it after the product's notice."),
+]
 MinCount = Annotated[
     int, typer.Option("--min-count", min=0, help="Fewer GPUs that will do, down to this.")
 ]
@@ -80,6 +84,7 @@ def requirement(
     exclude_provider: Sequence[str] | None = None,
     provider: str | None = None,
     one_round: bool = False,
+    interruptible: bool = False,
     min_count: int = 0,
     scope: str | None = None,
     chunk: int = 0,
@@ -101,6 +106,7 @@ def requirement(
             exclude_providers=exclude_provider or (),
             provider=provider,
             one_round=one_round,
+            interruptible=interruptible,
             min_count=min_count,
             scope=scope,
             chunk=chunk,
@@ -126,6 +132,7 @@ def wishes(request: LeaseRequest) -> dict[str, Any]:
         "audit_bps": request.audit_bps.value,
         "exclude_providers": request.excluded_providers,
         "one_round": request.one_round,
+        "interruptible": request.interruptible,
         "min_count": request.min_count,
         "start_after": request.start_after,
         "provider": None if request.provider.is_zero else request.provider,

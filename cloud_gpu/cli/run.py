@@ -19,6 +19,7 @@ from cloud_gpu.cli.requirements import (
     Duration,
     ExcludeProvider,
     Gpu,
+    Interruptible,
     Isolation,
     MaxPrice,
     OneRound,
@@ -56,6 +57,7 @@ def run(
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
     one_round: OneRound = False,
+    interruptible: Interruptible = False,
     put: Annotated[
         list[str] | None, typer.Option("--put", help="A file or folder to send; repeatable.")
     ] = None,
@@ -82,6 +84,7 @@ def run(
         exclude_provider=exclude_provider,
         provider=provider,
         one_round=one_round,
+        interruptible=interruptible,
     )
     environment = variables(env or [])
     confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {request.count} x {gpu}?")

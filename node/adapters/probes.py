@@ -48,6 +48,7 @@ class Probes:
             gpu_class=settings.gpu_class,
             share=len(self._machines),
             region=settings.region,
+            fabric=settings.fabric,
             isolation=isolation,
         )
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cloud_gpu.bidding import WordUnclear, make_bids, ways_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
-from cloud_gpu.protocol.orders import BidFlags, Scope
+from cloud_gpu.protocol.orders import AskFlags, BidFlags, Scope
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import BasisPoints, Price
@@ -164,6 +164,17 @@ def test_a_gang_signs_how_near_its_machines_are_and_that_each_is_paid_its_ask() 
     assert {o.bid.payload.start_by for o in orders} == {T0 + 660}
 
 
+def test_an_interruptible_machine_is_taken_only_by_who_accepts_it() -> None:
+    offered = advert(flags=int(AskFlags.INTERRUPTIBLE))
+    found = look_up(request(), [PRODUCT], [offered], T0)
+    assert found.blocking is not None
+    assert found.blocking.field == "interruptible"
+    willing = request(interruptible=True)
+    assert look_up(willing, [PRODUCT], [offered], T0).blocking is None
+    (order,) = make_bids(willing, [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
+    assert order.bid.payload.flags == BidFlags.INTERRUPTIBLE
+
+
 def test_too_many_alternatives_are_refused_before_anything_is_signed() -> None:
     wanted = request(count=64, min_count=1, scope="any")
     with pytest.raises(WordUnclear, match=r"min_count: found 64 .* needed 32 at most"):
@@ -314,7 +325,8 @@ def test_a_verified_lease_needs_a_product_and_an_ask_that_allow_it(
     ask_flags: int, product_flags: int, fits: bool
 ) -> None:
     allowed = replace(PRODUCT, flags=product_flags)
-    found = look_up(request(verified=True), [allowed], [advert(flags=ask_flags)], T0)
+    wanted = request(verified=True, interruptible=True)
+    found = look_up(wanted, [allowed], [advert(flags=ask_flags)], T0)
     assert bool(found.fitting) is fits
     if not fits:
         assert found.blocking is not None

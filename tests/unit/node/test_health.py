@@ -87,7 +87,9 @@ def test_a_machine_gets_its_share_of_the_host() -> None:
         share=3,
         region="FR/EU",
         isolation=Isolation.GVISOR,
+        fabric="ib0",
     )
+    assert profile.fabric == "ib0"
     assert (profile.cpu_cores, profile.memory_mib, profile.disk_mib) == (2, 5_461, 33_333)
     assert len(profile.gpus) == 2
     assert not profile.simulated

@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 
 from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.units import BasisPoints, Price
 from node.adapters.files import read_settings
 from node.settings import NodeSettings, RuntimeChoice, parse_settings
@@ -49,6 +50,12 @@ def test_human_words_become_units_once() -> None:
     assert policy.max_fee == BasisPoints(500)
     assert settings.runtime is RuntimeChoice.AUTO
     assert settings.stand_ins == ("simulated GPUs",)
+
+
+def test_a_machine_that_may_be_interrupted_says_so_in_its_asks() -> None:
+    settings = read(machines=[{**MACHINE, "interruptible": True, "verified": True, "fabric": "a"}])
+    assert settings.policies()[3].flags == AskFlags.INTERRUPTIBLE | AskFlags.VERIFIED
+    assert settings.machines[0].fabric == "a"
 
 
 def test_the_environment_overrides_the_file_and_strange_variables_are_ignored() -> None:
