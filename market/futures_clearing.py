@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.units import Price
 from market.futures_book import RestingFuture
+
+ORDERS_MAX: Final = 16_383
+"""Of a side in one batch: so many orders of 65,535 units are within the kernel's bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,16 @@ class FutureClearing:
 def clear_futures(
     buys: Sequence[RestingFuture], sells: Sequence[RestingFuture], reference: Price | None
 ) -> FutureClearing | None:
-    """Orders of one series; None: no buy's limit reaches any sell's."""
+    """Orders of one series; None: no buy's limit reaches any sell's.
+
+    The best ORDERS_MAX of each side take part, the others wait for the next batch.
+    """
+    buys, sells = (sorted(side, key=lambda each: each.rank)[:ORDERS_MAX] for side in (buys, sells))
     price = uniform_price(buys, sells, reference)
     if price is None:
         return None
-    longs = sorted((each for each in buys if each.limit >= price), key=lambda each: each.rank)
-    shorts = sorted((each for each in sells if each.limit <= price), key=lambda each: each.rank)
+    longs = [each for each in buys if each.limit >= price]
+    shorts = [each for each in sells if each.limit <= price]
     count = min(len(longs), len(shorts))
     pairs = (
         Pair(long, short, min(long.units, short.units))
@@ -64,21 +72,22 @@ def uniform_price(
     """
     if not buys or not sells or max(b.limit for b in buys) < min(s.limit for s in sells):
         return None
+    from market.kernel.auction import BUY, SELL, clear, orders_of  # numba: not for API workers
+
     tick = limits.PRICE_TICK
-    limits_met = sorted({each.limit.value for each in (*buys, *sells)})
-    best: tuple[int, int] | None = None
-    low = high = 0
-    for first, last in _stretches(limits_met, tick):
-        demand = sum(each.units for each in buys if each.limit.value >= last)
-        supply = sum(each.units for each in sells if each.limit.value <= first)
-        found = -min(demand, supply), abs(demand - supply)
-        if best is None or found < best:
-            best, low, high = found, first, last
-        elif found == best:
-            high = last
+    stretches = _stretches(sorted({each.limit.value for each in (*buys, *sells)}), tick)
+    level_of = {first: level for level, (first, _) in enumerate(stretches)}
+    batch = orders_of(
+        (side, level_of[each.limit.value], each.units)
+        for side, orders in ((BUY, buys), (SELL, sells))
+        for each in orders
+    )
     if reference is None:
-        return Price((low + high) // 2 // tick * tick)
-    return Price(min(max(reference.value, low), high))
+        low, high = (stretches[clear(batch, end).tick] for end in (0, len(stretches)))
+        return Price((low[0] + high[1]) // 2 // tick * tick)
+    nearest = sum(1 for first, _ in stretches[1:] if first <= reference.value)
+    first, last = stretches[clear(batch, nearest).tick]
+    return Price(min(max(reference.value, first), last))
 
 
 def _stretches(prices: Sequence[int], tick: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 from fastapi import FastAPI
 
@@ -86,7 +87,11 @@ def show_book(database_url: str, count_max: int) -> BookPage:
         waiting = ((inbox.bid(report.bid), report) for report in view.waiting(count_max))
         return BookPage(
             asks=view.asks("", count_max, SystemClock().now() // 1000),
-            waiting=[(order.bid.payload, report) for order, report in waiting if order is not None],
+            waiting=[
+                (order.bid.payload, report)
+                for order, report in waiting
+                if order is not None and not order.terms.block
+            ],
         )
 
 
@@ -181,6 +186,7 @@ async def serve(settings: MarketSettings) -> None:
         before = market.restated()
         await performer.restate(before)
         nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(_warm_up)
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
         for task in (runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
@@ -189,6 +195,15 @@ async def serve(settings: MarketSettings) -> None:
         await nursery.start(tell, book, standing)
         url = await _serve_own(nursery, create_app(front), settings.listen_http)
         _say_ready(peer=overlay.peer_id, addresses=list(overlay.addresses), http=url)
+
+
+async def _warm_up() -> None:
+    """Compile the kernel, or load it, while the daemon starts: no auction shall wait for that."""
+    from market.kernel import warm_up  # numba, which workers do without
+
+    failure = await trio.to_thread.run_sync(warm_up, cancellable=True)
+    if failure is not None:
+        structlog.get_logger().warning("kernel.not_kept", error=failure)
 
 
 async def _serve_own(nursery: trio.Nursery, made: FastAPI, listen: str) -> str:

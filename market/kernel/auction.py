@@ -9,6 +9,7 @@ tie keys, all different; ticks are (price - lowest price) / price step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +37,12 @@ class Orders:
     entries: Words
     """Entry batch; less is older."""
     ranks: Words
+
+
+def orders_of(rows: Iterable[tuple[int, int, int]]) -> Orders:
+    """A batch of (side, tick, quantity) of one entry, ranked as they are given."""
+    sides, ticks, quantities = np.array(list(rows), np.int64).reshape(-1, 3).T.copy()
+    return Orders(sides, ticks, quantities, np.zeros_like(sides), np.arange(len(sides)))
 
 
 @dataclass(frozen=True, slots=True)
