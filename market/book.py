@@ -17,10 +17,10 @@ from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Ask, AskId, Bid, BidId, SignedAdvert, Terms
 from cloud_gpu.protocol.signing import Verified
+from cloud_gpu.protocol.ties import EntryBatch, batch_of, subject_of, tie_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, keccak256
 from market.ledger import Ledger
-from market.ties import EntryBatch, batch_of, subject_of, tie_of
 
 Nonce = tuple[Address, int]
 """Bids that share it are alternatives: at most one of them opens."""
@@ -104,6 +104,8 @@ class Book:
         self._sealed: set[BidId] = set()
         self._live: dict[Address, set[BidId]] = {}
         self._open_batch: Instant = 0
+        self._drawn: Instant = -1
+        """The newest batch whose tie keys were drawn."""
         self._entering_asks: set[MachineKey] = set()
         self._entering_bids: set[BidId] = set()
         self._seed = ZERO_DIGEST
@@ -112,10 +114,16 @@ class Book:
 
     # Entry batches.
 
-    @property
-    def open_batch(self) -> Instant:
-        """The batch that the newest order entered."""
-        return self._open_batch
+    def batch_for(self, interval: Instant) -> Instant:
+        """The batch that an order enters now, whose round's interval began then.
+
+        A later interval ends the batch before. No number is used twice, also where an interval
+        began earlier than the one before: then the rounds became longer.
+        """
+        if interval > self._open_batch:
+            self.end_batch()
+            return interval
+        return self._open_batch + (self._open_batch == self._drawn)
 
     @property
     def seed(self) -> Digest:
@@ -136,7 +144,7 @@ class Book:
             return
         ended = batch_of(self._open_batch, self._seed, entered)
         self.ended.append(ended)
-        self._seed = ended.seed
+        self._seed, self._drawn = ended.seed, ended.batch
         for ask in asks:
             tied = replace(ask, tie=tie_of(self._seed, subject_of(ask.ask.payload)).raw)
             self._asks[ask.machine] = tied
@@ -324,7 +332,12 @@ class Book:
             [[ask.id, ask.batch, ask.tie.hex(), ask.advert.expiry] for ask in self.asks()],
             [_bid_row(bid) for bid in self.bids()],
             sorted([str(machine), bid] for machine, bid in self._held.items()),
-            [self._open_batch, sorted(self._entering_asks), sorted(self._entering_bids)],
+            [
+                self._open_batch,
+                self._drawn,
+                sorted(self._entering_asks),
+                sorted(self._entering_bids),
+            ],
             self._seed,
             list(others),
         ]

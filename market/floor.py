@@ -75,10 +75,7 @@ class Floor:
 
     def batch(self) -> Instant:
         """The entry batch of what comes now; closes the one before."""
-        batch = self.now - self.now % self.rules.round_ms
-        if batch != self.book.open_batch:
-            self.book.end_batch()
-        return batch
+        return self.book.batch_for(self.now - self.now % self.rules.round_ms)
 
     def give_up(
         self, opening: Opening, why: Rejection, blame: Blame = Blame.NOBODY, refused: int = 0

@@ -10,9 +10,9 @@ from cloud_gpu.protocol.future_reports import FutureReport, Level
 from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Verified
+from cloud_gpu.protocol.ties import EntryBatch, batch_of, tie_of
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
-from market.ties import EntryBatch, batch_of, tie_of
 
 LIVE = (BidState.PENDING, BidState.MATCHED)
 
@@ -87,6 +87,7 @@ class FuturesBook:
         self._openings: dict[Digest, FutureOpening] = {}
         self._entering: set[Digest] = set()
         self._batch: Instant = 0
+        self._drawn: Instant = -1
         self._seed = ZERO_DIGEST
         self.ended: list[EntryBatch] = []
         """Batches that ended and were not published yet."""
@@ -144,10 +145,12 @@ class FuturesBook:
         if not live:
             self._live.pop(order.nonce[0], None)
 
-    @property
-    def open_batch(self) -> Instant:
-        """The batch that the newest order entered."""
-        return self._batch
+    def batch_for(self, interval: Instant) -> Instant:
+        """The batch that an order enters now, as `Book` has it."""
+        if interval > self._batch:
+            self.end_batch()
+            return interval
+        return self._batch + (self._batch == self._drawn)
 
     def end_batch(self) -> None:
         """The batch in which orders entered is over: draw their tie keys, as `Book` does."""
@@ -155,7 +158,7 @@ class FuturesBook:
             return
         ended = batch_of(self._batch, self._seed, self._entering)
         self.ended.append(ended)
-        self._seed = ended.seed
+        self._seed, self._drawn = ended.seed, ended.batch
         for key in self._entering:
             self._orders[key] = replace(self._orders[key], tie=tie_of(self._seed, key).raw)
         self._entering.clear()
@@ -216,7 +219,7 @@ class FuturesBook:
         openings: list[object] = [
             [o.buy, o.sell, o.price, o.units, o.posted_at, o.is_settled] for o in self.openings()
         ]
-        return [orders, openings, [self._batch, self._seed, sorted(self._entering)]]
+        return [orders, openings, [self._batch, self._drawn, self._seed, sorted(self._entering)]]
 
 
 def levels_of(orders: list[RestingFuture], *, is_buy: bool) -> tuple[Level, ...]:

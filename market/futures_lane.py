@@ -16,15 +16,19 @@ from cloud_gpu.protocol.events import FutureSubmitted
 from cloud_gpu.protocol.future_reports import FutureReport
 from cloud_gpu.protocol.futures import FuturePair, Series
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount, instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.answers import FORGET_S
 from market.floor import Floor
 from market.futures_book import FutureOpening, RestingFuture
-from market.futures_clearing import FutureClearing, Pair, clear_futures
-from market.futures_door import beside_others, cash_too_low, check_future, margin_of
+from market.futures_clearing import FutureClearing, Pair
+from market.futures_covering import clear_covered
+from market.futures_door import beside_others, check_future, margin_of
 from market.futures_listing import SeriesListing
+from market.futures_record import SeriesRound, rows_of
 from market.leasing import BidStep, next_bid_state, unanswered
+from market.publishing import Publisher
 from market.timers import Timers
 
 PAIRS_MAX = 32
@@ -34,8 +38,8 @@ PAIRS_MAX = 32
 class FuturesLane:
     """The clearing of lane C, batch by batch."""
 
-    def __init__(self, floor: Floor) -> None:
-        self._floor, self._book = floor, floor.futures
+    def __init__(self, floor: Floor, publisher: Publisher) -> None:
+        self._floor, self._book, self._publisher = floor, floor.futures, publisher
         self._looks: Timers[Digest] = Timers(self._next_look)
         self._ends: Timers[Digest] = Timers(self._forget_at)
         self.listing = SeriesListing(floor)
@@ -194,10 +198,7 @@ class FuturesLane:
 
     def _open_batch(self) -> Instant:
         length, now = self._floor.rules.futures_batch_ms, self._floor.now
-        batch = now - now % length
-        if batch != self._book.open_batch:
-            self._book.end_batch()
-        return batch
+        return self._book.batch_for(now - now % length)
 
     def _last_second(self, order: RestingFuture) -> int:
         return min(order.order.payload.start_by, order.series.deadline(self._floor.rules.futures))
@@ -223,51 +224,25 @@ class FuturesLane:
         floor = self._floor
         self._book.end_batch()
         self.has_news = False
-        for series, orders in self._book.waiting().items():
-            able = [
-                order
-                for order in orders
-                if self._last_second(order) >= floor.at + floor.rules.inclusion_s
-            ]
-            short: dict[Digest, Rejection] = {}
-            clearing = self._clear(series, able, short)
+        parts = {series: self._able(orders) for series, orders in self._book.waiting().items()}
+        traders = {order.nonce[0] for able in parts.values() for order in able}
+        cash, cleared = floor.free_cash(traders), list[SeriesRound]()
+        for series, able in parts.items():
+            trade = floor.ledger.futures.trades.get(series.key)
+            reference = trade.price if trade is not None else None
+            clearing, short = clear_covered(reference, able, floor.free_cash(traders), self._margin)
             if clearing is not None:
                 self._post(series, clearing)
             for order in able:
                 self._explain(order, clearing, short)
+            cleared.append(SeriesRound(series, able, reference, clearing, short))
         self.listing.tell_depth()
+        rows = rows_of(cleared, cash, floor.free_cash(traders), floor)
+        self._publisher.publish(floor, Lane.FUTURES, rows, self._book.ended)
 
-    def _clear(
-        self, series: Series, orders: Sequence[RestingFuture], short: dict[Digest, Rejection]
-    ) -> FutureClearing | None:
-        """Cleared again without the orders whose margin is not covered, until all are."""
-        trade = self._floor.ledger.futures.trades.get(series.key)
-        while True:
-            left = [order for order in orders if order.id not in short]
-            clearing = clear_futures(
-                [each for each in left if each.order.payload.is_buy],
-                [each for each in left if not each.order.payload.is_buy],
-                trade.price if trade is not None else None,
-            )
-            uncovered = self._uncovered(clearing)
-            if not uncovered:
-                return clearing
-            short.update(uncovered)
-
-    def _uncovered(self, clearing: FutureClearing | None) -> dict[Digest, Rejection]:
-        found: dict[Digest, Rejection] = {}
-        if clearing is None:
-            return found
-        sides = [(each, pair.units) for pair in clearing.pairs for each in (pair.buy, pair.sell)]
-        cash = self._floor.free_cash({order.nonce[0] for order, _ in sides})
-        for order, units in sides:
-            trader, needs = order.nonce[0], self._margin(order, clearing.price, units)
-            free = cash.get(trader, 0)
-            if free < needs.value:
-                found[order.id] = cash_too_low(free, needs)
-            else:
-                cash[trader] = free - needs.value
-        return found
+    def _able(self, orders: Sequence[RestingFuture]) -> list[RestingFuture]:
+        soonest = self._floor.at + self._floor.rules.inclusion_s
+        return [order for order in orders if self._last_second(order) >= soonest]
 
     def _margin(self, order: RestingFuture, price: Price, units: int) -> TokenAmount:
         product = self._floor.ledger.products[order.series.product]

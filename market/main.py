@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,12 @@ from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.effects import MarketEffect
 from cloud_gpu.protocol.errors import SettingsInvalid
+from cloud_gpu.protocol.rounds import SignedHeader
 from cloud_gpu.protocol.topics import ASKS_TOPIC, VERIFIERS_TOPIC
 from market.adapters.following import follow
 from market.adapters.hearing import Hearing
-from market.adapters.performing import Performer, lane_of
+from market.adapters.performing import Performer, Unwritten, lane_of
+from market.adapters.rounds_source import read_rounds
 from market.adapters.sequencing import Sequencer
 from market.adapters.telling import tell
 from market.api.app import create_app
@@ -37,8 +39,9 @@ from market.cli.app import app
 from market.cli.outside import BookPage, Outside
 from market.health import health_of
 from market.matchmaker import Matchmaker
-from market.receipts import receipt_signer
+from market.receipts import header_signer, receipt_signer
 from market.replaying import replay_lines
+from market.replaying_told import StoredRounds
 from market.rules import MatchmakerEvent, RulesSet
 from market.settings import MarketSettings, parse_settings
 from market.standing import Standing
@@ -47,6 +50,7 @@ from market.store.futures import SqlFutures
 from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
 from market.store.journal import SqlJournal
+from market.store.rounds import SqlRounds
 from market.store.views import SqlBook
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ def main() -> None:
         serve=serve_settings,
         serve_api=serve_api,
         replay=replay,
+        rounds=read_rounds,
         book=show_book,
     )
     sys.exit(run_command_line(app, "cloud-gpu-market", outside, sys.argv[1:]))
@@ -70,14 +75,17 @@ def load_settings(path: Path) -> MarketSettings:
     return parse_settings(path.read_text(), os.environ)
 
 
-def replay(database_url: str) -> Iterator[bytes]:
+def replay(database_url: str, held: Sequence[SignedHeader]) -> Iterator[bytes]:
     """The matches of a journal, as lines; the last line is the `ReplayedState`."""
     with closing(Database.existing(database_url)) as database:
+        rounds = SqlRounds(database)
+        newest = rounds.newest
         told = SqlBook(database).told() | SqlFutures(database).told() | SqlGroups(database).told()
         journal = SqlJournal(database)
+        stored = StoredRounds(newest=newest, rounds=rounds.all, head_at=journal.head_at, held=held)
         if not journal.length:
             raise SettingsInvalid(f"database: the journal at {database.shown} is empty")
-        yield from replay_lines(journal.replay, journal.head, told)
+        yield from replay_lines(journal.replay, journal.head, told, stored)
 
 
 def show_book(database_url: str, count_max: int) -> BookPage:
@@ -125,6 +133,7 @@ def worker_app(settings: MarketSettings) -> FastAPI:
         view=view,
         futures=SqlFutures(database),
         groups=SqlGroups(database),
+        rounds=SqlRounds(database),
         clock=SystemClock(),
         sign=receipt_signer(key, deployment.domain),
         arrived=lambda: None,
@@ -153,13 +162,14 @@ async def serve(settings: MarketSettings) -> None:
             Matchmaker(rules),
             Metrics(),
             SystemClock(),
-            SqlBook(database),
+            SqlBook(database, header_signer(key)),
         )
         performer = Performer(book, metrics.performed)
         runner = Runner[MatchmakerEvent, MarketEffect](
             market, performer, clock, name="market", lane=lane_of, journal=SqlJournal(database)
         )
-        runner.replay()
+        unwritten = Unwritten(SqlRounds(database).newest)
+        runner.replay(unwritten.keep)
         outbox, followed = settings.data_folder / "outbox.sqlite3", market.status().followed
         chain = await stack.enter_async_context(
             EvmChain(settings.rpc, deployment, key, outbox, resume_after=followed)
@@ -176,6 +186,7 @@ async def serve(settings: MarketSettings) -> None:
             view=book,
             futures=SqlFutures(database),
             groups=SqlGroups(database),
+            rounds=SqlRounds(database),
             clock=clock,
             sign=receipt_signer(key, deployment.domain),
             arrived=sequencer.wake,
@@ -184,7 +195,7 @@ async def serve(settings: MarketSettings) -> None:
         )
         runner.post(RulesSet(rules=rules))
         before = market.restated()
-        await performer.restate(before)
+        await performer.restate([*unwritten.effects, *before])
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(_warm_up)
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up

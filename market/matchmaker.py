@@ -46,6 +46,7 @@ from market.intake import check_bid
 from market.keeping import Keeper
 from market.leasing import BidStep, calls_of, unanswered
 from market.outcomes import Outcomes
+from market.publishing import Publisher
 from market.rounds import Rounds
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 
@@ -81,9 +82,10 @@ class Matchmaker:
 
     def __init__(self, rules: MarketRules) -> None:
         self._floor = Floor(rules)
-        self._rounds = Rounds(self._floor)
+        self._publisher = Publisher()
+        self._rounds = Rounds(self._floor, self._publisher)
         self._blocks = BlockAuctions(self._floor, self._rounds)
-        self._futures = FuturesLane(self._floor)
+        self._futures = FuturesLane(self._floor, self._publisher)
         self._contracts = FutureOutcomes(self._floor, self._futures)
         self._keeper, self._pledges = Keeper(self._floor), Pledging(self._floor)
         self._groups = GroupLane(self._floor, self._pledges)
@@ -109,6 +111,7 @@ class Matchmaker:
         floor = self._floor
         floor.out.clear()
         floor.now = max(floor.now, now)
+        self._publisher.count()
         self._pass_time()
         match event:
             case DeadlinePassed():
@@ -134,6 +137,7 @@ class Matchmaker:
                 self._pledges.admit(event)
             case _:
                 self._outcomes.apply(event)
+        self._publisher.note(event, floor)
         self._indexing.advance()
         self._rounds.plan()
         self._blocks.plan()

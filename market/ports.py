@@ -29,6 +29,7 @@ from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.rounds import RoundHeader, SignedHeader
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
@@ -41,6 +42,9 @@ Taken: TypeAlias = (
 
 SignReceipt = Callable[[Digest, Instant, int], SignedReceipt]
 """Of an order's id, when it was received, and its position in the inbox."""
+
+
+SignHeader = Callable[[RoundHeader], SignedHeader]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +168,16 @@ class GroupsView(Protocol):
 
     def notices(self, account: Address, after: int, count_max: int) -> Sequence[CampaignNotice]:
         """What an account was told, by number, of higher numbers than `after`."""
+
+
+class RoundsView(Protocol):
+    """The published rounds. All calls raise StorageFailed."""
+
+    def headers(self, after: int, count_max: int) -> Sequence[bytes]:
+        """Signed headers behind a number, in order, each as its JSON."""
+
+    def round(self, number: int) -> bytes | None:
+        """A `PublishedRound` as its JSON."""
 
 
 class BookWriter(Protocol):

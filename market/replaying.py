@@ -6,16 +6,15 @@ What the market told about bids and leases must be what the journal says, byte f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall, pairs_of
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     MarketEffect,
+    PublishRound,
     ReportAuction,
     ReportBid,
     ReportCampaign,
@@ -27,19 +26,21 @@ from cloud_gpu.protocol.effects import (
 )
 from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, FutureSubmitted
-from cloud_gpu.protocol.future_reports import ContractReport, FutureReport
-from cloud_gpu.protocol.group_reports import CampaignReport, PledgeReport
-from cloud_gpu.protocol.lease import LeaseReport
-from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import AskId, BidId
 from cloud_gpu.protocol.units import Instant, Price
 from cloud_gpu.protocol.values import Address, Digest, Value
 from market.matchmaker import Matchmaker
+from market.replaying_told import (
+    ReportsTold,
+    RoundsTold,
+    StoredRounds,
+    Subject,
+    differing,
+    subject_of,
+)
 from market.rules import MatchmakerEvent, RulesSet
 
 Entries: TypeAlias = Iterable[tuple[MatchmakerEvent, Instant]]
-Subject: TypeAlias = tuple[str, str]
-"""What a report is about: its kind, like "bid" or "campaign", and its id."""
 Reported: TypeAlias = (
     ReportBid
     | ReportLease
@@ -49,18 +50,6 @@ Reported: TypeAlias = (
     | ReportCampaign
     | ReportPledge
 )
-Report: TypeAlias = (
-    BidReport
-    | LeaseReport
-    | AuctionReport
-    | FutureReport
-    | ContractReport
-    | CampaignReport
-    | PledgeReport
-)
-
-_SHOWN = 200
-"""Letters of a value that differs."""
 
 
 class ReplayedMatch(Value, frozen=True, kw_only=True):
@@ -92,6 +81,8 @@ class ReplayedState(Value, frozen=True, kw_only=True):
     """keccak256 of everything that decides what happens next."""
     reports: int
     """Of orders, leases and contracts, as the market told them: all the same, byte for byte."""
+    published: int
+    """Rounds: the same, and signed by the market."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +96,19 @@ class _Step:
 
 
 def replay_lines(
-    journal: Callable[[], Entries], head: Digest, told: Mapping[Subject, bytes]
+    journal: Callable[[], Entries],
+    head: Digest,
+    told: Mapping[Subject, bytes],
+    stored: StoredRounds = StoredRounds(),  # noqa: B008  frozen
 ) -> Iterator[bytes]:
     """One line of canonical JSON for each match, then one for the state. Empty: no line.
 
-    `told` has each report that the market told last, taken before the journal was read: a market
-    that runs may be behind its journal, never ahead. Raises StorageFailed with the round and the
+    `stored` are the rounds that were published, `told` has each report that the market told last;
+    taken in this order, both before the journal was read: a market that runs may be behind its
+    journal, never ahead. Raises StorageFailed with the round and the
     field where the journal contradicts itself or what was told.
     """
-    unproven = dict(told)
+    rounds, reports = RoundsTold(stored), ReportsTold(told, has_rounds=stored.newest > 0)
     step: _Step | None = None
     events = orders = matches = 0
     for step in _steps(journal()):
@@ -124,12 +119,15 @@ def replay_lines(
                 for entry in pairs_of(effect.call):
                     matches += 1
                     yield to_json(_match(effect.call, entry, step.at, step.market.status().rounds))
+            elif isinstance(effect, PublishRound):
+                rounds.take(effect)
+                if effect.facts.number == stored.newest:
+                    reports.seal(stored.newest)
             elif isinstance(effect, Reported):
-                subject = subject_of(effect.report)
-                if unproven.get(subject) == to_json(effect.report):
-                    del unproven[subject]
-    if unproven:
-        raise _first_difference(journal(), unproven)
+                reports.take(effect.report)
+    rounds.end(events)
+    if reports.unproven:
+        raise _first_difference(journal(), reports.unproven)
     if step is not None:
         yield to_json(
             ReplayedState(
@@ -140,27 +138,9 @@ def replay_lines(
                 head=head,
                 state=step.market.state_hash(),
                 reports=len(told),
+                published=stored.newest,
             )
         )
-
-
-def subject_of(report: Report) -> Subject:
-    """Whom a report is about."""
-    match report:
-        case BidReport(bid=bid):
-            return "bid", str(bid)
-        case FutureReport(order=order):
-            return "future", str(order)
-        case ContractReport(contract=contract):
-            return "contract", str(contract.id)
-        case AuctionReport(window=window):
-            return "auction", str(window)
-        case CampaignReport(id=campaign):
-            return "campaign", str(campaign)
-        case PledgeReport(pledge=pledge):
-            return "pledge", str(pledge)
-        case _:
-            return "lease", str(report.terms.key)
 
 
 def _steps(entries: Entries) -> Iterator[_Step]:
@@ -198,22 +178,8 @@ def _first_difference(entries: Entries, told: Mapping[Subject, bytes]) -> Storag
     where = f"round {number}, {' '.join(subject)}"
     if subject not in last:
         return StorageFailed(f"{where}: the market told of it, the journal does not")
-    field, found, wanted = _differing(told[subject], needed)
+    field, found, wanted = differing(told[subject], needed)
     return StorageFailed(f"{where}, {field}: the market told {found}, the journal says {wanted}")
-
-
-def _differing(found: bytes, needed: bytes) -> tuple[str, str, str]:
-    """The first field that differs, and both its values."""
-    wanted = json.loads(needed)
-    try:
-        told = dict(json.loads(found))
-    except (ValueError, TypeError):
-        return "report", "what is no report", needed.decode()[:_SHOWN]
-    for name in sorted(wanted.keys() | told.keys()):
-        here, there = (json.dumps(each.get(name))[:_SHOWN] for each in (told, wanted))
-        if here != there:
-            return name, here, there
-    return "report", "other bytes for the same values", needed.decode()[:_SHOWN]
 
 
 def _match(call: OpeningCall, entry: MatchedOrders, now: Instant, number: int) -> ReplayedMatch:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cloud_gpu.protocol.effects import Transact
 from cloud_gpu.protocol.orders import BidFlags
+from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address
 from market.book import RestingAsk, RestingBid
@@ -14,6 +15,8 @@ from market.fitting import Conditions
 from market.floor import Floor
 from market.leasing import BidStep, calls_of, openings_for
 from market.on_demand import Clearing, clear
+from market.on_demand_record import rows_of
+from market.publishing import Publisher, RoundRows
 from market.verifiers import owners_of
 
 EXPLAINED_ASKS_MAX = 100
@@ -26,8 +29,8 @@ EXPLAINED_BIDS_MAX = 100
 class Rounds:
     """The clearing of lane A, round by round."""
 
-    def __init__(self, floor: Floor) -> None:
-        self._floor = floor
+    def __init__(self, floor: Floor, publisher: Publisher) -> None:
+        self._floor, self._publisher = floor, publisher
         self.count = 0
         self.ends: Instant | None = None
         """When the open round ends; None: nothing to match, no timer."""
@@ -59,10 +62,25 @@ class Rounds:
         }
         given = self.conditions(bids, asks)
         cash = floor.free_cash({bid.nonce[0] for bid in bids})
-        clearing = clear(bids, asks, cash, self.busy(), given)
+        busy = self.busy()
+        clearing = clear(bids, asks, cash, busy, given)
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
         self._end_one_round(clearing)
+        part = [bid for bid in bids if bid.nonce not in busy]
+        told = self._publisher.lists(Lane.ON_DEMAND)
+        rows = rows_of(part, asks, cash, given, clearing, floor.book, told, busy)
+        self._publish(rows, given)
+
+    def _publish(self, rows: RoundRows, given: Conditions) -> None:
+        self._publisher.publish(
+            self._floor,
+            Lane.ON_DEMAND,
+            rows,
+            self._floor.book.ended,
+            owners_min=given.owners_min,
+            verifiers_alive=given.verifiers_alive,
+        )
 
     def conditions(
         self, bids: Sequence[RestingBid], asks: Mapping[int, Sequence[RestingAsk]]

@@ -29,6 +29,7 @@ from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.rounds import RoundBody, RoundFacts
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
@@ -232,6 +233,13 @@ class ReportIndex(_Effect, frozen=True, kw_only=True):
     report: IndexPoint
 
 
+class PublishRound(_Effect, frozen=True, kw_only=True):
+    """Sign a round, chain it to the one before, and show it to everybody."""
+
+    facts: RoundFacts
+    body: RoundBody
+
+
 # The buyer's market and façade.
 
 
@@ -373,6 +381,7 @@ MarketEffect: TypeAlias = (
     | GroupReported
     | ReportIndex
     | ReportAuction
+    | PublishRound
 )
 VerifierEffect: TypeAlias = (
     Transact | Connect | SendAudit | PublishVerifier | Replay | PublishRecord

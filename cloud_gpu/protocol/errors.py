@@ -30,6 +30,7 @@ class RejectReason(StrEnum):
     UNKNOWN_LEASE = "unknown-lease"
     UNKNOWN_JOB = "unknown-job"
     UNKNOWN_ORDER = "unknown-order"
+    UNKNOWN_ROUND = "unknown-round"
     WRONG_PRODUCT = "wrong-product"
     WRONG_COUNT = "wrong-count"
     WRONG_MATCHER = "wrong-matcher"
@@ -205,3 +206,7 @@ class RunError(CloudGpuError):
     def __init__(self, code: int, tail: str) -> None:
         super().__init__(f"the command exited with code {code}\n{tail}".rstrip())
         self.code, self.tail = code, tail
+
+
+class AuditFailed(CloudGpuError):
+    """What a market published is not what follows from it; the text names the first difference."""

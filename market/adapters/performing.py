@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 import trio
 
 from cloud_gpu.protocol.calls import ChainCall
-from cloud_gpu.protocol.effects import MarketEffect, Transact
+from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
 from market.ports import BookWriter
+from market.replaying import Reported
 
 _AT_ONCE = 500
 _LOOK_S = 0.05
@@ -25,6 +26,25 @@ async def _no_chain(call: ChainCall) -> None:
 def lane_of(effect: MarketEffect) -> Hashable:
     """Chain calls in order, rows in order, beside each other."""
     return isinstance(effect, Transact)
+
+
+class Unwritten:
+    """What a crash kept from the tables: rows are written in order, so all since the last round."""
+
+    def __init__(self, newest: int) -> None:
+        """`newest` is the last round that was published."""
+        self._newest = newest
+        self.effects: list[MarketEffect] = []
+
+    def keep(self, effect: MarketEffect) -> None:
+        """One effect of the journal's replay."""
+        if isinstance(effect, PublishRound):
+            if effect.facts.number <= self._newest:
+                self.effects.clear()
+                return
+        elif not isinstance(effect, Reported):
+            return
+        self.effects.append(effect)
 
 
 class Performer:

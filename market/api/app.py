@@ -25,7 +25,17 @@ from market.api.errors import (
 )
 from market.api.front import Front
 from market.api.metrics import Metrics
-from market.api.routes import auctions, bids, bulk, futures, group_buys, leases, market, service
+from market.api.routes import (
+    auctions,
+    bids,
+    bulk,
+    futures,
+    group_buys,
+    leases,
+    market,
+    rounds,
+    service,
+)
 from market.api.schemas import COMPONENTS
 
 API_VERSION = "1"
@@ -64,7 +74,7 @@ def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastA
     )
     app.state.front = front
     app.router.routes += _SHORT_WAYS
-    for each in (market, auctions, bids, bulk, futures, group_buys, leases, service):
+    for each in (market, auctions, bids, bulk, futures, group_buys, leases, rounds, service):
         app.include_router(each.router)
     app.add_exception_handler(Refused, on_refused)
     app.add_exception_handler(StorageFailed, on_storage_failed)

@@ -26,6 +26,7 @@ STATUS: Final = MappingProxyType(
         _R.UNKNOWN_LEASE: 404,
         _R.UNKNOWN_JOB: 404,
         _R.UNKNOWN_ORDER: 404,
+        _R.UNKNOWN_ROUND: 404,
         _R.DUPLICATE: 409,
         _R.MACHINE_NOT_FREE: 409,
         _R.PROVIDER_BARRED: 409,

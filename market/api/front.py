@@ -26,7 +26,7 @@ from market.api.taking import Taking
 from market.futures_door import check_future
 from market.health import Health
 from market.intake import check_bid
-from market.ports import BookView, FuturesView, GroupsView, Inbox, Kept, SignReceipt
+from market.ports import BookView, FuturesView, GroupsView, Inbox, Kept, RoundsView, SignReceipt
 from market.rules import MarketRules
 from market.standing import Standing, health_at
 
@@ -46,6 +46,7 @@ class Front:
     view: BookView
     futures: FuturesView
     groups: GroupsView
+    rounds: RoundsView
     clock: Clock
     sign: SignReceipt
     arrived: Callable[[], None]

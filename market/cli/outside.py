@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.orders import Bid, SignedAdvert
+from cloud_gpu.protocol.rounds import SignedHeader
 from market.settings import MarketSettings
 
 
@@ -29,7 +30,9 @@ class Outside:
     """Runs the daemon until it is told to stop; its exit code."""
     serve_api: Callable[[MarketSettings, int], int]
     """Runs so many API processes until it is told to stop; its exit code."""
-    replay: Callable[[str], Iterator[bytes]]
-    """Lines of a journal's matches, by the database's URL."""
+    replay: Callable[[str, Sequence[SignedHeader]], Iterator[bytes]]
+    """Lines of a journal's matches, by the database's URL; with headers that it must hold."""
+    rounds: Callable[[str], Iterator[bytes]]
+    """Published rounds as JSON, by the URL of an API or the path of a file or folder."""
     book: Callable[[str, int], BookPage]
     """What rests in a database, so many rows at most."""

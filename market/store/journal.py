@@ -38,7 +38,7 @@ class SqlJournal:
     def append(self, event: MatchmakerEvent, now: Instant) -> None:
         """Make an event durable. Raises StorageFailed, also when another process wrote here."""
         body = to_json(event)
-        head = _next_head(self.head, now, body)
+        head = next_head(self.head, now, body)
         with self._database.transaction() as connection:
             connection.execute(
                 self._table.insert().values(
@@ -56,13 +56,20 @@ class SqlJournal:
         while rows := self._rows_after(position):
             for found, now, body, sealed in rows:
                 position += 1
-                head = _next_head(head, now, body)
+                head = next_head(head, now, body)
                 if found != position or sealed != head.raw:
                     raise StorageFailed(
                         f"journal entry {position} does not follow from those before it: the"
                         " journal was changed, or lost entries. Restore it from a copy"
                     )
                 yield _parse(body, position), now
+
+    def head_at(self, position: int) -> Digest:
+        """The head at an entry, or at the last one where there is none."""
+        columns = self._table.c
+        with self._database.reading() as connection:
+            found = connection.scalar(select(columns.head).where(columns.position == position))
+        return Digest(octets(found)) if found is not None else self.head
 
     def _rows_after(self, last: int) -> list[tuple[int, Instant, bytes, bytes]]:
         columns = self._table.c
@@ -85,7 +92,8 @@ class SqlJournal:
         return (row["position"], Digest(row["head"])) if row is not None else (0, FIRST_HEAD)
 
 
-def _next_head(head: Digest, now: Instant, body: bytes) -> Digest:
+def next_head(head: Digest, now: Instant, body: bytes) -> Digest:
+    """What seals an entry: its time in Unix milliseconds, and its event as canonical JSON."""
     return keccak256(head.raw + now.to_bytes(8, "big") + body)
 
 

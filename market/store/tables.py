@@ -163,3 +163,13 @@ class PriceIndexRow(SQLModel, table=True):
     __tablename__ = "price_index"
     gpu_class: str = Field(primary_key=True)
     report: bytes
+
+
+class RoundRow(SQLModel, table=True):
+    """One published round."""
+
+    __tablename__ = "round"
+    number: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    header: bytes
+    """Signed."""
+    body: bytes

@@ -14,6 +14,7 @@ from cloud_gpu.protocol.effects import (
     ListAsk,
     ListProduct,
     MarketEffect,
+    PublishRound,
     ReportAuction,
     ReportBid,
     ReportCampaign,
@@ -30,10 +31,12 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address, Digest
+from market.ports import SignHeader
 from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
 from market.store.group_buys import write_group
+from market.store.rounds import write_round
 from market.store.tables import AskRow, AuctionRow, BidRow, LeaseRow, ProductRow, StoreFact
 
 _ROWS_READ_MAX = 10_000
@@ -43,8 +46,9 @@ _STANDING = "standing"
 class SqlBook:
     """The ports `BookView` and `BookWriter` over a database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, sign: SignHeader | None = None) -> None:
+        """`sign` is the market's; None: this one is for reading."""
+        self._database, self._sign = database, sign
 
     # Reading.
 
@@ -173,7 +177,11 @@ class SqlBook:
         """See `BookWriter`."""
         with self._database.transaction() as connection:
             for effect in effects:
-                _write(connection, effect)
+                if isinstance(effect, PublishRound):
+                    assert self._sign is not None, "only the matchmaker's book publishes"
+                    write_round(connection, effect, self._sign)
+                else:
+                    _write(connection, effect)
 
 
 def _write(connection: Connection, effect: MarketEffect) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.effects import MarketEffect, ReportIndex, Transact
+from cloud_gpu.protocol.effects import MarketEffect, PublishRound, ReportIndex, Transact
 from cloud_gpu.protocol.events import FutureSubmitted
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
@@ -47,7 +47,7 @@ async def placed(api: Api, order: Signed[FutureOrder]) -> SignedReceipt:
 
 
 def carry_out(api: Api, effects: list[MarketEffect]) -> None:
-    api.view.write([each for each in effects if not isinstance(each, Transact)])
+    api.view.write([each for each in effects if not isinstance(each, Transact | PublishRound)])
 
 
 async def test_an_order_goes_from_receipt_to_contract(api: Api) -> None:

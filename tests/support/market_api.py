@@ -25,6 +25,7 @@ from market.store.database import Database
 from market.store.futures import SqlFutures
 from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
+from market.store.rounds import SqlRounds
 from market.store.views import SqlBook
 from tests.unit.market.builders import (
     DOMAIN,
@@ -62,6 +63,7 @@ class Api:
     inbox: SqlInbox
     futures: SqlFutures
     groups: SqlGroups
+    rounds: SqlRounds
     clock: StoppedClock
     arrivals: list[int] = field(default_factory=list)
     standing: Standing = field(default_factory=standing)
@@ -107,7 +109,8 @@ async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Ap
     ledger.apply(product())
     view.write([ListProduct(product=ledger.products[1])])
     futures, groups = SqlFutures(database), SqlGroups(database)
-    found = Api(httpx.AsyncClient(), view, inbox, futures, groups, clock)
+    rounds = SqlRounds(database)
+    found = Api(httpx.AsyncClient(), view, inbox, futures, groups, rounds, clock)
     front = Front(
         rules=market_rules,
         deployment=DEPLOYMENT,
@@ -115,6 +118,7 @@ async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Ap
         view=view,
         futures=futures,
         groups=groups,
+        rounds=rounds,
         clock=clock,
         sign=receipt_signer(MARKET_KEY, DOMAIN),
         arrived=lambda: found.arrivals.append(1),

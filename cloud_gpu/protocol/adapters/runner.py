@@ -75,12 +75,16 @@ class Runner(Generic[EventT, EffectT]):
         assert self._token is not None, "post_from_thread before run"
         self._token.run_sync_soon(self.post, event)
 
-    def replay(self) -> int:
-        """Bring the party to where its journal ends; its effects then are long done. Returns n."""
+    def replay(self, again: Callable[[EffectT], None] = lambda _: None) -> int:
+        """Bring the party to where its journal ends; returns how many entries it has.
+
+        Its effects are long done; `again` is shown each, for what is done only once.
+        """
         count = 0
         if self._journal is not None:
             for event, at in self._journal.replay():
-                self._party.handle(event, at)
+                for effect in self._party.handle(event, at):
+                    again(effect)
                 count += 1
         return count
 

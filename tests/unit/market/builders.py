@@ -35,6 +35,7 @@ from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms, MachineKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Advert, Ask, Bid, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
+from cloud_gpu.protocol.ties import subject_of
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.book import RestingAsk, RestingBid
@@ -42,7 +43,6 @@ from market.health import health_of
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent
 from market.standing import Standing
-from market.ties import subject_of
 
 TOKEN = 1_000_000
 NOW_S = 1_800_000_000

@@ -1,0 +1,80 @@
+"""What a test's market publishes: its journal run again, signed and chained as by the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.effects import MarketEffect, PublishRound
+from cloud_gpu.protocol.identity import Signer
+from cloud_gpu.protocol.rounds import Lane, PublishedRound, RoundBody, RoundHeader
+from cloud_gpu.protocol.units import Instant
+from cloud_gpu.protocol.values import ZERO_DIGEST
+from market.auditing import Auditor
+from market.differences import Difference
+from market.matchmaker import Matchmaker
+from market.receipts import header_signer
+from market.round_lists import RoundLists
+from market.rules import MatchmakerEvent, RulesSet
+from market.store.journal import FIRST_HEAD, next_head
+from tests.unit.market.builders import MARKET_KEY, NOW, RULES, Desk
+
+Entry = tuple[MatchmakerEvent, Instant]
+
+
+def journal_of(desk: Desk) -> list[Entry]:
+    """As the runner writes it."""
+    return [(RulesSet(rules=RULES), NOW), *desk.log]
+
+
+def effects_of(journal: Iterable[Entry]) -> list[MarketEffect]:
+    """What a market does that handles it."""
+    market = Matchmaker(RULES)
+    return [effect for event, now in journal for effect in market.handle(event, now)]
+
+
+def published(journal: Sequence[Entry], signer: Signer = MARKET_KEY) -> list[PublishedRound]:
+    """Every round of a journal."""
+    market, sign = Matchmaker(RULES), header_signer(signer)
+    head, before, found = FIRST_HEAD, ZERO_DIGEST, []
+    for event, now in journal:
+        head = next_head(head, now, to_json(event))
+        for effect in market.handle(event, now):
+            if isinstance(effect, PublishRound):
+                header = RoundHeader(facts=effect.facts, before=before, journal_head=head)
+                before = header.id
+                found.append(PublishedRound(header=sign(header), body=effect.body))
+    return found
+
+
+def resealed(
+    rounds: Sequence[PublishedRound],
+    change: Callable[[int, RoundBody], RoundBody] = lambda _, body: body,
+    *,
+    facts: Mapping[str, object] | None = None,
+    signer: Signer = MARKET_KEY,
+) -> list[PublishedRound]:
+    """A market that cheats: other bodies or facts, under roots and signatures that fit them."""
+    lists: dict[Lane, RoundLists] = {lane: RoundLists() for lane in Lane}
+    before, found = ZERO_DIGEST, []
+    for place, each in enumerate(rounds):
+        said = each.header.body.facts
+        body = change(place, each.body)
+        lists[said.lane].apply(body)
+        said = replace(said, roots=lists[said.lane].roots, **(facts or {}))
+        header = RoundHeader(facts=said, before=before, journal_head=each.header.body.journal_head)
+        before = header.id
+        found.append(PublishedRound(header=header_signer(signer)(header), body=body))
+    return found
+
+
+def audited(rounds: Iterable[PublishedRound], **given: Any) -> tuple[Difference | None, Auditor]:
+    """The first difference, and who found it."""
+    auditor = Auditor(MARKET_KEY.address, **given)
+    for each in rounds:
+        if (found := auditor.check(each)) is not None:
+            return found, auditor
+    return auditor.end(), auditor
