@@ -26,6 +26,13 @@ from market.ledger import Ledger
 from market.rules import MarketRules
 
 TAKES_PLEDGES: Final = (CampaignState.GATHERING, CampaignState.REACHED)
+NOT_KEPT: Final = Rejection(
+    reason=RejectReason.WRONG_STATE,
+    field="campaign",
+    found="a market without group buys",
+    needed="a deployment that has GroupBuy",
+    next="Use another market.",
+)
 
 
 def check_campaign(
@@ -37,9 +44,10 @@ def check_campaign(
     CAP_OUT_OF_RANGE, EXPIRED, DURATION_OUTSIDE_LIMITS, BAD_SIGNATURE, KEY_NOT_AUTHORISED.
     """
     campaign = offer.body.campaign
+    if rules.group_buy_domain is None:
+        return NOT_KEPT
     refused = (
-        not_kept_here(rules)
-        or _wrong_market(campaign, rules)
+        _wrong_market(campaign, rules)
         or _wrong_price(campaign, products.get(campaign.product))
         or _wrong_time(campaign, at)
     )
@@ -47,19 +55,6 @@ def check_campaign(
         return refused
     return verify_statement(
         offer, rules.domain, account=campaign.organiser, keys=NoDelegates(), role=None, at=at
-    )
-
-
-def not_kept_here(rules: MarketRules) -> Rejection | None:
-    """WRONG_STATE where the deployment has no contract for group buys."""
-    if rules.group_buy_domain is not None:
-        return None
-    return _refused(
-        RejectReason.WRONG_STATE,
-        "campaign",
-        "a market without group buys",
-        "a deployment that has GroupBuy",
-        "Use another market.",
     )
 
 
@@ -130,13 +125,13 @@ def check_pledge(
     Rejects: WRONG_STATE, EXPIRED, UNKNOWN_PRODUCT, CAP_OUT_OF_RANGE, BAD_SIGNATURE,
     KEY_NOT_AUTHORISED.
     """
-    refused = not_kept_here(rules)
+    if rules.group_buy_domain is None:
+        return NOT_KEPT
     product = products.get(campaign.product)
-    refused = refused or _wrong_price(campaign, product)
+    refused = _wrong_price(campaign, product)
     if refused is not None:
         return refused
     assert product is not None, "a price is right for a product"
-    assert rules.group_buy_domain is not None, "group buys are kept here"
     said = pledge.payload
     if campaign.deadline <= at:
         needed = f"a campaign whose deadline, {campaign.deadline}, is later than {at}"

@@ -157,6 +157,43 @@ def start_market(config: Path) -> MarketDaemon:
     return MarketDaemon(process, config, str(ready["http"]), tuple(ready["addresses"]))
 
 
+def advert_of(
+    trading: Trading,
+    index: int = 0,
+    seq: int = 1,
+    *,
+    peer: str = "peer",
+    addresses: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/1/p2p/peer",),
+    number: int = 1,
+    **changes: object,
+) -> SignedAdvert:
+    """An ask of the trading's provider as its node gossips it, the `number`-th of that peer."""
+    domain, at = trading.deployed.deployment.domain, trading.deployed.anvil.time()
+    ask = msgspec.structs.replace(trading.ask(seq, index).payload, **changes)
+    bound = NodeBinding(
+        provider=trading.provider.address, node_key=trading.node.address, peer=PeerId(peer)
+    )
+    body = Advert(
+        ask=sign(ask, domain, trading.node),
+        profile=HardwareProfile(
+            gpu_class=GpuClass("A100-SXM4-80GB"),
+            gpus=(Gpu(model="A100", memory_mib=81_920),),
+            cpu_model="test",
+            cpu_architecture="x86_64",
+            cpu_cores=2,
+            memory_mib=4_096,
+            disk_mib=10_000,
+            region="FR/EU",
+            isolation=Isolation.PROCESS,
+            simulated=True,
+        ),
+        peer=PeerId(peer),
+        addresses=addresses,
+        binding=state(bound, domain, trading.provider, nonce=1, expiry=at + 86_400),
+    )
+    return state(body, domain, trading.node, nonce=number, expiry=at + 600)
+
+
 class ProviderPeer:
     """A provider's peer, as far as a market sees one."""
 
@@ -165,33 +202,17 @@ class ProviderPeer:
         self._announced = 0
 
     def advert(self, index: int = 0, seq: int = 1, **changes: object) -> SignedAdvert:
-        trading, peer = self.trading, PeerId(self.overlay.peer_id)
-        domain, at = trading.deployed.deployment.domain, trading.deployed.anvil.time()
         self._announced += 1
-        fields: dict[str, object] = {"start_by": at + 300 + self._announced}
-        ask = msgspec.structs.replace(trading.ask(seq, index).payload, **(fields | changes))
-        bound = NodeBinding(
-            provider=trading.provider.address, node_key=trading.node.address, peer=peer
-        )
-        body = Advert(
-            ask=sign(ask, domain, trading.node),
-            profile=HardwareProfile(
-                gpu_class=GpuClass("A100-SXM4-80GB"),
-                gpus=(Gpu(model="A100", memory_mib=81_920),),
-                cpu_model="test",
-                cpu_architecture="x86_64",
-                cpu_cores=2,
-                memory_mib=4_096,
-                disk_mib=10_000,
-                region="FR/EU",
-                isolation=Isolation.PROCESS,
-                simulated=True,
-            ),
-            peer=peer,
+        at = self.trading.deployed.anvil.time()
+        return advert_of(
+            self.trading,
+            index,
+            seq,
+            peer=self.overlay.peer_id,
             addresses=self.overlay.addresses,
-            binding=state(bound, domain, trading.provider, nonce=1, expiry=at + 86_400),
+            number=self._announced,
+            **({"start_by": at + 300 + self._announced} | changes),
         )
-        return state(body, domain, trading.node, nonce=self._announced, expiry=at + 600)
 
     async def announce(self, *adverts: SignedAdvert) -> None:
         for advert in adverts:

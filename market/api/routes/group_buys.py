@@ -31,9 +31,9 @@ from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.schemas import answers, json_list, takes
 from market.group_door import (
+    NOT_KEPT,
     check_campaign,
     check_pledge,
-    not_kept_here,
     takes_no_pledges,
     unknown_campaign,
 )
@@ -60,9 +60,8 @@ async def open_campaign(request: Request) -> Response:
     front = front_of(request)
     offer = await read_body(request, SignedCampaign)
     domain = front.rules.group_buy_domain
-    refused = not_kept_here(front.rules)
-    if domain is None or refused is not None:
-        raise Refused(refused or unknown_campaign(Digest(bytes(32))))
+    if domain is None:
+        raise Refused(NOT_KEPT)
     key = offer.body.campaign.id_in(domain)
     await front.know_product(offer.body.campaign.product)
     refused = check_campaign(

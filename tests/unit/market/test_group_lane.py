@@ -6,10 +6,14 @@ import pytest
 
 from cloud_gpu.protocol.calls import CloseCampaign, LockPledge, RefundPledge
 from cloud_gpu.protocol.chain_events import ChainReorganised, TransactionFailed
+from cloud_gpu.protocol.effects import KeepNotice
 from cloud_gpu.protocol.errors import RejectReason
+from cloud_gpu.protocol.group_buy import providers_hash
 from cloud_gpu.protocol.group_reports import CampaignState, PledgeState
+from cloud_gpu.protocol.match import BidState
+from market.group_lane import CAMPAIGNS_PER_ACCOUNT_MAX
 from market.matchmaker import Matchmaker
-from tests.unit.market.builders import NOW_S, key, order
+from tests.unit.market.builders import NOW_S, advert, key, order, provider
 from tests.unit.market.group_builders import (
     COST,
     DEADLINE,
@@ -128,6 +132,86 @@ def test_the_journal_gives_the_same_market(desk: GroupDesk) -> None:
     effects = [effect for event, now in desk.log for effect in again.handle(event, now)]
     assert effects == desk.effects
     assert again.state_hash() == desk.market.state_hash()
+
+
+def test_a_near_deadline_is_told_and_the_goal_still_opens(desk: GroupDesk) -> None:
+    offer = campaign()
+    desk.open(offer)
+    desk.lock(offer, "bob")
+    near_s = (DEADLINE - NOW_S) // 4
+    desk.now = (DEADLINE - near_s - 1) * 1000
+    desk.mine()
+    assert "deadline-near" not in desk.kinds("bob")
+    desk.pass_time(1_000)
+    assert desk.kinds("bob")[-1] == "deadline-near"
+    assert desk.kinds("olga")[-1] == "deadline-near"
+
+
+def test_a_campaign_waits_for_machines_that_fit_it(desk: GroupDesk) -> None:
+    """Dearer ones, other providers', and a buyer's own serve nothing."""
+    ada = key("ada").address
+    offer = campaign(goal=2, providers=(ada,), providers_hash=providers_hash((ada,)))
+    desk.mine(*provider("bob", 2, bond=100))
+    desk.open(offer)
+    desk.hear(group_ask("bob", 0), group_ask("bob", 1), group_ask("ada", 0, at="2.01"))
+    assert not calls(desk.lock(offer, "cat", 2))
+    report = desk.campaign(offer).report
+    assert (report.state, report.missing_machines) == (CampaignState.REACHED, 2)
+    desk.hear(group_ask("ada", 1))
+    desk.mine()
+    assert desk.campaign(offer).report.missing_machines == 1
+    desk.hear(group_ask("ada", 2))
+    (call,) = calls(desk.mine())
+    assert isinstance(call, CloseCampaign)
+    assert call.providers == (ada,)
+    assert {ask.payload.index for ask in call.asks} == {1, 2}
+
+
+def test_machines_on_their_way_to_a_campaign_are_not_sold_again(desk: GroupDesk) -> None:
+    desk.hear(*(advert("ada", index) for index in range(3)))
+    call = reached(desk)
+    bid = order("eve")
+    desk.submit(bid)
+    desk.end_round()
+    assert desk.report(bid).state is BidState.PENDING
+    desk.tell(TransactionFailed(call=call, error="Reverted"))
+    desk.pass_time(GROUP_RULES.round_ms)
+    assert desk.report(bid).state is BidState.MATCHED
+
+
+def test_an_organiser_keeps_a_bounded_number_of_campaigns(desk: GroupDesk) -> None:
+    for number in range(CAMPAIGNS_PER_ACCOUNT_MAX):
+        desk.open(campaign(deadline=DEADLINE + number))
+    last = campaign(deadline=DEADLINE - 1)
+    desk.open(last)
+    report = desk.campaign(last).report
+    assert report.rejection is not None
+    assert report.rejection.reason is RejectReason.RATE_LIMITED
+
+
+def test_a_pledge_that_the_chain_refuses_says_why_and_frees_its_cash(desk: GroupDesk) -> None:
+    offer = campaign()
+    desk.open(offer)
+    signed = pledge(offer, "bob", 5)
+    (call,) = calls(desk.hand_in(signed))
+    desk.tell(TransactionFailed(call=call, error="GroupBuy_OpeningsPaused(until=9)"))
+    report = desk.pledge(signed)
+    assert report.state is PledgeState.REFUSED
+    assert report.rejection is not None
+    assert "OpeningsPaused" in report.rejection.found
+    assert calls(desk.hand_in(pledge(offer, "bob", 5, nonce=1)))
+
+
+def test_what_was_not_answered_is_stated_again_after_a_restart(desk: GroupDesk) -> None:
+    offer = campaign()
+    desk.open(offer)
+    (lock,) = calls(desk.hand_in(pledge(offer, "eve")))
+    call = reached(desk)
+    again = desk.market.restated()
+    assert calls(again) == [lock, call]
+    assert [e for e in again if isinstance(e, KeepNotice)] == [
+        e for e in desk.effects if isinstance(e, KeepNotice)
+    ]
 
 
 def test_campaigns_that_the_market_does_not_keep(desk: GroupDesk) -> None:
