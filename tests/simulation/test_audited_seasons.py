@@ -111,4 +111,5 @@ def test_checkers_when_the_honest_are_not_paid_then_they_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(BatchAudit, "_audit", lambda *_: None)
-    assert "honest and not paid" in breaks(audited(1))
+    # Where no liar's batch is first; then nobody would have found that one out.
+    assert "honest and not paid" in breaks(audited(2))
