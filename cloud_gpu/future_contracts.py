@@ -27,6 +27,9 @@ class FuturesCalls(Protocol):
 
     def contract(self, number: int) -> HeldContract | None: ...
 
+    def count(self) -> int:
+        """How many ever opened; their numbers are 1 to that."""
+
     def fund(self, number: int) -> None: ...
 
     def nominate(self, number: int, indexes: tuple[int, ...]) -> None: ...
@@ -57,15 +60,24 @@ class FutureContracts:
     def get(self, number: int) -> HeldContract:
         """A contract as the chain has it. Raises `Rejected`: ended, or never opened."""
         found = self._account.futures.contract(number)
-        if found is None:
+        if found is not None:
+            return found
+        count = self._account.futures.count()
+        if number > count:
             raise refused(
-                RejectReason.WRONG_STATE,
+                RejectReason.UNKNOWN_ORDER,
                 "contract",
-                f"{number}, which was delivered, ended, or never opened",
-                "one that waits for its window",
+                str(number),
+                f"1 to {count}, which have opened so far" if count else "one: none has opened yet",
                 _LIST,
             )
-        return found
+        raise refused(
+            RejectReason.WRONG_STATE,
+            "contract",
+            f"{number}, which was delivered or ended",
+            "one that waits for its window",
+            _LIST,
+        )
 
     def price(self, contract: HeldContract) -> TokenAmount:
         """What its long locks when it funds."""

@@ -128,17 +128,17 @@ def _order(
     row = {**_order_row(order, margin), "deadline": format_utc(deadline)}
     if dry_run:
         signed = {**row, "signed": to_builtins(order)}
-        run.say.result("future-order", signed, lambda: _orders_table([row]))
+        run.say.result("future-order", signed, lambda: _order_table(row))
         return
     verb, edge = ("Buy", "or less") if request.is_buy else ("Sell", "or more")
     confirm(
         run,
         f"{verb} {request.units} x ({product.slice_gpus} x {product.gpu_class})"
-        f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge}?"
-        f" A contract locks {format_tokens(margin)} tokens of margin",
+        f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge},"
+        f" and lock {format_tokens(margin)} tokens of margin when a contract opens?",
     )
     _hand_in(run, trader, order, {**row, "market": market})
-    run.say.result("future-order", row, lambda: _orders_table([row]))
+    run.say.result("future-order", row, lambda: _order_table(row))
     run.say.next(f"cloud-gpu future show {row['order']}")
 
 
@@ -241,23 +241,17 @@ def _report_row(report: FutureReport) -> dict[str, Any]:
     return row
 
 
-def _orders_table(rows: list[dict[str, Any]]) -> Table:
-    return table_of(
-        ("order", "", "product", "window", "units", "limit a GPU-hour", "margin", "deadline"),
-        [
-            (
-                row["order"],
-                row["side"],
-                str(row["product"]),
-                f"{row['start']} {row['length']}",
-                str(row["units"]),
-                row["limit"]["amount"],
-                row["margin"]["amount"],
-                row["deadline"],
-            )
-            for row in rows
-        ],
-    )
+def _order_table(row: dict[str, Any]) -> Table:
+    facts = {
+        "order": row["order"],
+        "side": row["side"],
+        "product": f"{row['product']}, {row['units']} machines",
+        "window": f"{row['start']} {row['length']}",
+        "limit": f"{row['limit']['amount']} a GPU-hour",
+        "margin": f"{row['margin']['amount']} tokens, when a contract opens",
+        "deadline": row["deadline"],
+    }
+    return table_of(("", ""), list(facts.items()))
 
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:

@@ -185,8 +185,8 @@ def pledge(
         amount = signed.payload.max_amount
         confirm(
             run,
-            f"Lock {format_tokens(amount)} tokens for {slices} machines, {_span(terms)} each? They"
-            f" cannot be withdrawn before {format_utc(terms.deadline)}",
+            f"Lock {format_tokens(amount)} tokens for {slices} x {format_duration(terms.duration)}"
+            f" of a machine, not to be withdrawn before {format_utc(terms.deadline)}?",
         )
         row = _pledge_row(signed, terms, direct=direct)
         if direct:
@@ -268,7 +268,3 @@ def notices(
             for each in buyer.market.notices(buyer.address, after)
         ]
     run.say.results("notice", rows, lambda: notices_table(rows))
-
-
-def _span(terms: Campaign) -> str:
-    return format_duration(terms.duration)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloud_gpu.cli.failures import NoSuchThing
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.trading import (
@@ -80,11 +79,8 @@ def curve(run: Invocation, gpu: Product) -> None:
         held = ", stale" if index.is_stale else ""
         run.say.progress(f"Lately, by leases: {format_tokens(index.per_hour)} a GPU-hour{held}.")
     if not rows:
-        raise NoSuchThing(
-            f"no future of product {product_words(product)} was traded",
-            "a product with trades",
-            "cloud-gpu future series",
-        )
+        run.say.progress(f"No future of product {product_words(product)} was traded yet.")
+        run.say.next("cloud-gpu future series")
 
 
 def series_words(series: Series) -> str:

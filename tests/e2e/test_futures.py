@@ -150,4 +150,6 @@ def test_past_the_deadline_nothing_changes(scene: Scene) -> None:
     while not (mine := done(scene.other.runs("future", "positions"))["items"][0])["leases"]:
         assert time.monotonic() < give_up_at, f"the market does not deliver: {mine}"
     assert mine["state"] == "delivered"
-    refused(scene.short.runs("future", "show", "1"), ExitCode.REJECTED, "was delivered")
+    refused(
+        scene.short.runs("future", "show", "1"), ExitCode.REJECTED, "which was delivered or ended"
+    )

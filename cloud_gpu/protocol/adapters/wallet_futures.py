@@ -44,6 +44,10 @@ class WalletFutures:
             is_nominated=found.nominated,
         )
 
+    def count(self) -> int:
+        """How many contracts ever opened; their numbers are 1 to that."""
+        return views.ask(self._rpc, self._address, bound.contract_count())
+
     def fund(self, number: int) -> None:
         """The long locks the whole price."""
         self._send(bound.fund(number))
