@@ -57,6 +57,10 @@ class Kept:
     """Kept by this call."""
 
 
+Place: TypeAlias = tuple[int | str, ...]
+"""Where a row stands in a listing: what the listing is ordered by."""
+
+
 class Inbox(Protocol):
     """Verified orders, durable before they are acknowledged. All calls raise StorageFailed."""
 
@@ -106,8 +110,13 @@ class BookView(Protocol):
     def report(self, bid: Digest) -> BidReport | None:
         """What is known of a bid."""
 
-    def asks(self, gpu: str, count_max: int, at: int) -> Sequence[SignedAdvert]:
-        """What is on offer at a time (Unix seconds), cheapest first; `gpu` empty: any class."""
+    def asks(
+        self, gpu: str, count_max: int, at: int, after: Place | None = None
+    ) -> Sequence[SignedAdvert]:
+        """What is on offer at a time (Unix seconds), cheapest first; `gpu` empty: any class.
+
+        `after` is a price and an ask's id.
+        """
 
     def auctions(self, before: int | None, count_max: int) -> Sequence[AuctionReport]:
         """Block auctions that cleared, newest first; `before`: closed earlier, Unix seconds."""
@@ -115,8 +124,8 @@ class BookView(Protocol):
     def auction(self, window: int) -> AuctionReport | None:
         """The one that closed at this second."""
 
-    def products(self) -> Sequence[Product]:
-        """What can be traded, by number."""
+    def products(self, after: int = 0, count_max: int | None = None) -> Sequence[Product]:
+        """What can be traded, by number, of higher numbers than `after`."""
 
     def standing(self) -> Standing | None:
         """What the matchmaker said of itself last; None: it never ran here."""
@@ -129,8 +138,12 @@ class BookView(Protocol):
         bid: Digest | None,
         state: LeaseState | None,
         count_max: int,
+        after: Place | None = None,
     ) -> Sequence[LeaseReport]:
-        """Leases that satisfy every filter given, newest first."""
+        """Leases that satisfy every filter given, newest first.
+
+        `after` is a lease's begin and its key.
+        """
 
 
 class FuturesView(Protocol):
@@ -139,17 +152,26 @@ class FuturesView(Protocol):
     def order(self, order: Digest) -> FutureReport | None:
         """What is known of an order."""
 
-    def series(self, product: int | None, at: int, count_max: int) -> Sequence[SeriesReport]:
-        """Series whose contracts may be opened at `at` (Unix seconds); None: of any product."""
+    def series(
+        self, product: int | None, at: int, count_max: int, after: Place | None = None
+    ) -> Sequence[SeriesReport]:
+        """Series whose contracts may be opened at `at` (Unix seconds); None: of any product.
 
-    def history(self, series: Series, count_max: int) -> Sequence[ContractReport]:
-        """What opened in a series, newest first."""
+        `after` is a product, a deadline and a series.
+        """
 
-    def positions(self, account: Address, count_max: int) -> Sequence[ContractReport]:
-        """Contracts of which an account is a side, newest first."""
+    def history(
+        self, series: Series, count_max: int, before: int | None = None
+    ) -> Sequence[ContractReport]:
+        """What opened in a series, newest first, before a contract of this number."""
 
-    def index(self) -> Sequence[IndexPoint]:
-        """The newest point of each GPU class."""
+    def positions(
+        self, account: Address, count_max: int, before: int | None = None
+    ) -> Sequence[ContractReport]:
+        """Contracts of which an account is a side, newest first, before this number."""
+
+    def index(self, after: str = "", count_max: int | None = None) -> Sequence[IndexPoint]:
+        """The newest point of each GPU class, by class, behind `after`."""
 
 
 class GroupsView(Protocol):

@@ -47,20 +47,18 @@ class MarketFutures:
     def series(self, product: int | None) -> Sequence[SeriesReport]:
         """Series that can still be traded, of all products or one."""
         query = {"limit": _SHOWN_MAX, **({} if product is None else {"product": str(product)})}
-        kind = tuple[SeriesReport, ...]
-        return PORTAL.call(self._market.ask, "GET", "/v1/futures/series", kind, query=query)
+        return PORTAL.call(self._market.listed, "/v1/futures/series", SeriesReport, query=query)
 
     def positions(self, account: Address) -> Sequence[Position]:
         """An account's contracts, newest first."""
         query = {"limit": _SHOWN_MAX, "account": str(account)}
-        kind = tuple[Position, ...]
-        return PORTAL.call(self._market.ask, "GET", "/v1/futures/positions", kind, query=query)
+        return PORTAL.call(self._market.listed, "/v1/futures/positions", Position, query=query)
 
     def curve(self, product: int) -> Sequence[CurvePoint]:
         """What a GPU-hour costs on coming days."""
-        query, kind = {"product": str(product)}, tuple[CurvePoint, ...]
-        return PORTAL.call(self._market.ask, "GET", "/v1/futures/curve", kind, query=query)
+        query = {"product": str(product)}
+        return PORTAL.call(self._market.listed, "/v1/futures/curve", CurvePoint, query=query)
 
     def index(self) -> Sequence[IndexPoint]:
         """What a GPU-hour cost lately, by class."""
-        return PORTAL.call(self._market.ask, "GET", "/v1/index", tuple[IndexPoint, ...])
+        return PORTAL.call(self._market.listed, "/v1/index", IndexPoint)

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _ASKS_MAX: Final = 1_000
 """What a market answers at once at most."""
 
+_PAGES_MAX: Final = 100
 _TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
 
@@ -75,12 +76,12 @@ class HttpMarket:
 
     async def products(self) -> Sequence[Product]:
         """What it knows to be for sale."""
-        return await self.ask("GET", "/v1/products", tuple[Product, ...])
+        return await self.listed("/v1/products", Product)
 
     async def asks(self, gpu: str = "") -> Sequence[SignedAdvert]:
         """The book, cheapest first: asks that may be opened now, with their nodes."""
         query = {"limit": str(_ASKS_MAX), **({"gpu": gpu} if gpu else {})}
-        return await self.ask("GET", "/v1/asks", tuple[SignedAdvert, ...], query=query)
+        return await self.listed("/v1/asks", SignedAdvert, query)
 
     async def place(self, order: SignedBid) -> SignedReceipt:
         """Hand in a bid; twice is once. Raises `Rejected`, `MarketUnavailable`."""
@@ -96,9 +97,21 @@ class HttpMarket:
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
         """A buyer's leases as this market follows them."""
-        return await self.ask(
-            "GET", "/v1/leases", tuple[LeaseReport, ...], query={"buyer": str(buyer)}
-        )
+        return await self.listed("/v1/leases", LeaseReport, {"buyer": str(buyer)})
+
+    async def listed(
+        self, path: str, kind: type[T], query: dict[str, str] | None = None
+    ) -> tuple[T, ...]:
+        """All pages of a listing, up to a hundred. Raises `Rejected`, `MarketUnavailable`."""
+        found: list[T] = []
+        for _ in range(_PAGES_MAX):
+            answer = await self._answer("GET", path, None, query)
+            found += self._read("GET", path, answer.content, tuple[kind, ...])  # type: ignore[valid-type]
+            following = answer.links.get("next", {}).get("url", "")
+            if not following:
+                break
+            query = dict(httpx.URL(following).params)
+        return tuple(found)
 
     async def ask(
         self,
@@ -109,7 +122,9 @@ class HttpMarket:
         query: dict[str, str] | None = None,
     ) -> T:
         """One request, its answer read strictly. Raises `Rejected`, `MarketUnavailable`."""
-        raw = await self.send(method, path, body, query)
+        return self._read(method, path, await self.send(method, path, body, query), kind)
+
+    def _read(self, method: str, path: str, raw: bytes, kind: type[T]) -> T:
         try:
             return from_json(raw, kind)
         except ValueError as error:
@@ -126,6 +141,11 @@ class HttpMarket:
         query: dict[str, str] | None = None,
     ) -> bytes:
         """One request; the body of its answer. Raises `Rejected`, `MarketUnavailable`."""
+        return (await self._answer(method, path, body, query)).content
+
+    async def _answer(
+        self, method: str, path: str, body: Value | None, query: dict[str, str] | None
+    ) -> httpx.Response:
         try:
             answer = await self._http.request(
                 method,
@@ -146,7 +166,7 @@ class HttpMarket:
         if len(answer.content) > _ANSWER_BYTES_MAX:
             raise MarketUnavailable(f"the market at {self.url} answered with too many bytes")
         if answer.is_success:
-            return answer.content
+            return answer
         raise self._failure(method, path, answer)
 
     def _failure(self, method: str, path: str, answer: httpx.Response) -> Exception:

@@ -96,11 +96,20 @@ _REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}
 COMPONENTS: Final = _describer.components
 
 
+_NEXT_PAGE: Final = {
+    "Link": {
+        "description": 'To the next page, when there is one: `<?query>; rel="next"` (RFC 8288).',
+        "schema": {"type": "string"},
+    }
+}
+
+
 def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """A route's `responses`: one kind of value, or a problem."""
     schema = {"type": "array", "items": _REFERENCES[kind]} if many else _REFERENCES[kind]
+    done = {"description": "Done.", "content": {"application/json": {"schema": schema}}}
     return {
-        status: {"description": "Done.", "content": {"application/json": {"schema": schema}}},
+        status: {**done, "headers": _NEXT_PAGE} if many else done,
         "default": {
             "description": "Refused: what was found, what was needed, what to do.",
             "content": {PROBLEM_TYPE: {"schema": _REFERENCES[Problem]}},

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, tuple_
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
@@ -24,6 +23,7 @@ from cloud_gpu.protocol.future_reports import (
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.values import Address, Digest
+from market.ports import Place
 from market.store.database import Database, octets, table_of, upsert
 from market.store.tables import FutureContractRow, FutureOrderRow, FutureSeriesRow, PriceIndexRow
 
@@ -42,44 +42,45 @@ class SqlFutures:
             body = connection.scalar(wanted)
         return from_json(body, FutureReport) if body is not None else None
 
-    def series(self, product: int | None, at: int, count_max: int) -> Sequence[SeriesReport]:
+    def series(
+        self, product: int | None, at: int, count_max: int, after: Place | None = None
+    ) -> Sequence[SeriesReport]:
         """See `FuturesView`."""
         table = table_of(FutureSeriesRow)
         wanted = select(table.c.report).where(table.c.deadline >= at)
         if product is not None:
             wanted = wanted.where(table.c.product == product)
-        wanted = wanted.order_by(table.c.product, table.c.deadline, table.c.series)
+        place = table.c.product, table.c.deadline, table.c.series
+        if after is not None:
+            wanted = wanted.where(tuple_(*place) > tuple_(*after))
+        wanted = wanted.order_by(*place)
         with self._database.reading() as connection:
             bodies = connection.scalars(wanted.limit(count_max)).all()
         return [from_json(body, SeriesReport) for body in bodies]
 
-    def history(self, series: Series, count_max: int) -> Sequence[ContractReport]:
+    def history(
+        self, series: Series, count_max: int, before: int | None = None
+    ) -> Sequence[ContractReport]:
         """See `FuturesView`."""
-        table = table_of(FutureContractRow)
-        wanted = (
-            select(table.c.report)
-            .where(table.c.series == str(series), table.c.state != ContractState.UNDONE.value)
-            .order_by(table.c.contract.desc())
-            .limit(count_max)
-        )
-        return self._contracts(wanted)
+        columns = table_of(FutureContractRow).c
+        is_meant = and_(columns.series == str(series), columns.state != ContractState.UNDONE.value)
+        return self._contracts(is_meant, count_max, before)
 
-    def positions(self, account: Address, count_max: int) -> Sequence[ContractReport]:
+    def positions(
+        self, account: Address, count_max: int, before: int | None = None
+    ) -> Sequence[ContractReport]:
         """See `FuturesView`."""
-        table = table_of(FutureContractRow)
-        wanted = (
-            select(table.c.report)
-            .where(or_(table.c.long == str(account), table.c.short == str(account)))
-            .order_by(table.c.contract.desc())
-            .limit(count_max)
-        )
-        return self._contracts(wanted)
+        columns = table_of(FutureContractRow).c
+        is_side = or_(columns.long == str(account), columns.short == str(account))
+        return self._contracts(is_side, count_max, before)
 
-    def index(self) -> Sequence[IndexPoint]:
+    def index(self, after: str = "", count_max: int | None = None) -> Sequence[IndexPoint]:
         """See `FuturesView`."""
-        table = table_of(PriceIndexRow)
+        columns = table_of(PriceIndexRow).c
+        wanted = select(columns.report).where(columns.gpu_class > after)
+        wanted = wanted.order_by(columns.gpu_class).limit(count_max)
         with self._database.reading() as connection:
-            bodies = connection.scalars(select(table.c.report).order_by(table.c.gpu_class)).all()
+            bodies = connection.scalars(wanted).all()
         return [from_json(body, IndexPoint) for body in bodies]
 
     def told(self) -> dict[tuple[str, str], bytes]:
@@ -100,7 +101,14 @@ class SqlFutures:
             ]
         return {subject: octets(body) for subject, body in rows}
 
-    def _contracts(self, wanted: Any) -> Sequence[ContractReport]:
+    def _contracts(
+        self, is_meant: ColumnElement[bool], count_max: int, before: int | None
+    ) -> Sequence[ContractReport]:
+        columns = table_of(FutureContractRow).c
+        wanted = select(columns.report).where(is_meant)
+        if before is not None:
+            wanted = wanted.where(columns.contract < before)
+        wanted = wanted.order_by(columns.contract.desc()).limit(count_max)
         with self._database.reading() as connection:
             bodies = connection.scalars(wanted).all()
         return [from_json(body, ContractReport) for body in bodies]

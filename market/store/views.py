@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, and_, delete, or_, select, tuple_
 
 from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.codec import from_json, to_json
@@ -31,7 +31,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.values import Address, Digest
-from market.ports import SignHeader
+from market.ports import Place, SignHeader
 from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
@@ -39,7 +39,6 @@ from market.store.group_buys import write_group
 from market.store.rounds import write_round
 from market.store.tables import AskRow, AuctionRow, BidRow, LeaseRow, ProductRow, StoreFact
 
-_ROWS_READ_MAX = 10_000
 _STANDING = "standing"
 
 
@@ -72,25 +71,29 @@ class SqlBook:
             bodies = connection.scalars(wanted).all()
         return [from_json(body, BidReport) for body in bodies]
 
-    def asks(self, gpu: str, count_max: int, at: int) -> Sequence[SignedAdvert]:
+    def asks(
+        self, gpu: str, count_max: int, at: int, after: Place | None = None
+    ) -> Sequence[SignedAdvert]:
         """See `BookView`. `gpu` matches by words: "A100" is one of "A100-SXM4-80GB"."""
-        table = table_of(AskRow)
-        wanted = (
-            select(table.c.gpu_class, table.c.advert)
-            .where(table.c.start_by > at)
-            .order_by(table.c.price, table.c.ask)
-            .limit(_ROWS_READ_MAX if gpu else count_max)
-        )
+        columns = table_of(AskRow).c
+        wanted = select(columns.advert).where(columns.start_by > at)
+        if after is not None:
+            wanted = wanted.where(tuple_(columns.price, columns.ask) > tuple_(*after))
+        wanted = wanted.order_by(columns.price, columns.ask).limit(count_max)
         with self._database.reading() as connection:
-            rows = connection.execute(wanted).all()
-        found = [advert for gpu_class, advert in rows if _words(gpu) <= _words(gpu_class)]
-        return [from_json(advert, SignedAdvert) for advert in found[:count_max]]
+            if gpu:
+                classes = connection.scalars(select(columns.gpu_class).distinct()).all()
+                meant = [each for each in classes if _words(gpu) <= _words(each)]
+                wanted = wanted.where(columns.gpu_class.in_(meant))
+            adverts = connection.scalars(wanted).all()
+        return [from_json(advert, SignedAdvert) for advert in adverts]
 
-    def products(self) -> Sequence[Product]:
+    def products(self, after: int = 0, count_max: int | None = None) -> Sequence[Product]:
         """See `BookView`."""
         table = table_of(ProductRow)
+        wanted = select(table.c.body).where(table.c.product > after).order_by(table.c.product)
         with self._database.reading() as connection:
-            bodies = connection.scalars(select(table.c.body).order_by(table.c.product)).all()
+            bodies = connection.scalars(wanted.limit(count_max)).all()
         return [from_json(body, Product) for body in bodies]
 
     def standing(self) -> Standing | None:
@@ -109,6 +112,7 @@ class SqlBook:
         bid: Digest | None = None,
         state: LeaseState | None = None,
         count_max: int = 100,
+        after: Place | None = None,
     ) -> Sequence[LeaseReport]:
         """See `BookView`."""
         table = table_of(LeaseRow)
@@ -118,6 +122,12 @@ class SqlBook:
                 wanted = wanted.where(table.c[name] == str(value))
         if state is not None:
             wanted = wanted.where(table.c.state == state.value)
+        if after is not None:
+            opened_at, lease = after
+            is_older = table.c.opened_at < opened_at
+            wanted = wanted.where(
+                or_(is_older, and_(table.c.opened_at == opened_at, table.c.lease > lease))
+            )
         with self._database.reading() as connection:
             bodies = connection.scalars(wanted.limit(count_max)).all()
         return [from_json(body, LeaseReport) for body in bodies]

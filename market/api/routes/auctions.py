@@ -12,7 +12,8 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from market.api.errors import Refused
 from market.api.front import front_of
-from market.api.schemas import answers, json_list
+from market.api.pages import page
+from market.api.schemas import answers
 
 ANSWERED_MAX = 100
 
@@ -27,8 +28,10 @@ async def auctions(
 ) -> Response:
     """The newest first; `before` a window's begin (Unix seconds): those before that one."""
     front = front_of(request)
-    found = await front.in_thread(front.view.auctions, before, limit)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    found = await front.in_thread(front.view.auctions, before, limit + 1)
+    shown = found[:limit]
+    following = {"before": str(shown[-1].window)} if len(found) > limit else None
+    return page(request, [to_json(each) for each in shown], following)
 
 
 @router.get("/{window}", responses=answers(AuctionReport))

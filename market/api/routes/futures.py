@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -20,15 +21,18 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
-from market.api.schemas import answers, json_list, takes
+from market.api.pages import Cursor, listing, page, place_in
+from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
 from market.forward_curve import ClearedSeries, forward_curve
 from market.futures_positions import reminders
+from market.ports import Place
 
 ANSWERED_MAX = 1_000
 _REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
 """A series whose deadline is longer ago is over."""
 _Limit = Annotated[int, Query(ge=1, le=ANSWERED_MAX)]
+_Product = Annotated[int, Query(ge=1, lt=2**32)]
 
 ORDERS_PATH = "/v1/futures/orders"
 
@@ -91,19 +95,30 @@ async def withdraw(request: Request, order: str) -> Response:
 @router.get("/futures/series", responses=answers(SeriesReport, many=True))
 async def series(
     request: Request,
-    product: Annotated[int | None, Query(ge=1)] = None,
+    product: _Product | None = None,
     limit: _Limit = 100,
+    cursor: Cursor = "",
 ) -> Response:
     """Depth and last price of series that can still be traded, by product and time."""
     front = front_of(request)
-    at = front.clock.now() // 1000
-    found = await front.in_thread(front.futures.series, product, at, limit)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    at, after = front.clock.now() // 1000, place_in(request, cursor, int, int, str)
+    found = await front.in_thread(front.futures.series, product, at, limit + 1, after)
+    return listing(
+        request,
+        found,
+        limit,
+        lambda last: (last.series.product, last.deadline, str(last.series)),
+    )
 
 
 @router.get("/futures/history", responses=answers(ContractReport, many=True))
 async def history(
-    request: Request, product: int, window_start: int, window_seconds: int, limit: _Limit = 100
+    request: Request,
+    product: int,
+    window_start: int,
+    window_seconds: int,
+    limit: _Limit = 100,
+    cursor: Cursor = "",
 ) -> Response:
     """Contracts that opened in a series, newest first."""
     front = front_of(request)
@@ -111,30 +126,46 @@ async def history(
         wanted = Series(product=product, window_start=window_start, window_seconds=window_seconds)
     except ValueError as error:
         raise malformed("query", str(error), "a standard series") from error
-    found = await front.in_thread(front.futures.history, wanted, limit)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    before = _number(request, cursor)
+    found = await front.in_thread(front.futures.history, wanted, limit + 1, before)
+    return listing(request, found, limit, _place)
 
 
 @router.get("/futures/positions", responses=answers(Position, many=True))
-async def positions(request: Request, account: str, limit: _Limit = 100) -> Response:
+async def positions(
+    request: Request, account: str, limit: _Limit = 100, cursor: Cursor = ""
+) -> Response:
     """An account's contracts, newest first, each with what can be done about it and by when."""
     front = front_of(request)
     key = read_id("account", account, Address.parse)
-    found = await front.in_thread(front.futures.positions, key, limit)
+    before = _number(request, cursor)
+    found = await front.in_thread(front.futures.positions, key, limit + 1, before)
     at, rules = front.clock.now() // 1000, front.deployment.futures_rules
     start_s = front.deployment.windows.start
-    shown = (
-        Position(
-            report=each,
-            steps=reminders(each.contract, rules, start_window_s=start_s, at=at),
-        )
-        for each in found
-    )
-    return Response(json_list([to_json(each) for each in shown]), media_type="application/json")
+
+    def shown(reports: Sequence[ContractReport]) -> list[Position]:
+        return [
+            Position(
+                report=each,
+                steps=reminders(each.contract, rules, start_window_s=start_s, at=at),
+            )
+            for each in reports
+        ]
+
+    return listing(request, found, limit, _place, shown=shown)
+
+
+def _number(request: Request, cursor: str) -> int | None:
+    place = place_in(request, cursor, int)
+    return None if place is None else int(place[0])
+
+
+def _place(last: ContractReport) -> Place:
+    return (last.contract.id,)
 
 
 @router.get("/futures/curve", responses=answers(CurvePoint, many=True))
-async def curve(request: Request, product: Annotated[int, Query(ge=1)]) -> Response:
+async def curve(request: Request, product: _Product) -> Response:
     """What a GPU-hour costs on coming days, by the last price of each series. Information only."""
     front = front_of(request)
     at = front.clock.now() // 1000
@@ -145,15 +176,16 @@ async def curve(request: Request, product: Annotated[int, Query(ge=1)]) -> Respo
         if each.last is not None and each.series.window_end > at
     ]
     points = await front.in_thread(forward_curve, cleared)
-    return Response(json_list([to_json(each) for each in points]), media_type="application/json")
+    return page(request, [to_json(each) for each in points])
 
 
 @router.get("/index", responses=answers(IndexPoint, many=True))
-async def index(request: Request) -> Response:
+async def index(request: Request, limit: _Limit = 100, cursor: Cursor = "") -> Response:
     """The price index of each GPU class, at its newest full hour. Information only."""
     front = front_of(request)
-    found = await front.in_thread(front.futures.index)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    (after,) = place_in(request, cursor, str) or ("",)
+    found = await front.in_thread(front.futures.index, str(after), limit + 1)
+    return listing(request, found, limit, lambda last: (str(last.gpu_class),))
 
 
 async def _answer(front: Front, order: Digest, status: int = 200) -> Response:

@@ -29,6 +29,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused
 from market.api.front import Front, front_of
+from market.api.pages import page
 from market.api.schemas import answers, json_list, takes
 from market.group_door import (
     NOT_KEPT,
@@ -86,9 +87,9 @@ async def campaigns(
     """Campaigns that satisfy every filter given, oldest first; `after` is the last one's number."""
     front = front_of(request)
     found = await front.in_thread(
-        front.groups.campaigns, product=product, state=state, after=after, count_max=limit
+        front.groups.campaigns, product=product, state=state, after=after, count_max=limit + 1
     )
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    return _numbered(request, found, limit)
 
 
 @router.get("/group-buys/{campaign}", responses=answers(CampaignPage))
@@ -193,8 +194,16 @@ async def notices(
     """What an account should know of its campaigns, oldest first; `after` is the last number."""
     front = front_of(request)
     key = read_id("account", account, Address.parse)
-    found = await front.in_thread(front.groups.notices, key, after, limit)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    found = await front.in_thread(front.groups.notices, key, after, limit + 1)
+    return _numbered(request, found, limit)
+
+
+def _numbered(
+    request: Request, found: Sequence[CampaignReport | CampaignNotice], limit: int
+) -> Response:
+    shown = found[:limit]
+    following = {"after": str(shown[-1].number)} if len(found) > limit else None
+    return page(request, [to_json(each) for each in shown], following)
 
 
 async def _told(front: Front, campaign: Digest) -> ReportCampaign:

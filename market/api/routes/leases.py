@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_id
 from market.api.front import front_of
-from market.api.schemas import answers, json_list
+from market.api.pages import Cursor, listing, place_in
+from market.api.schemas import answers
 
 LEASES_ANSWERED_MAX = 500
 
@@ -27,6 +27,7 @@ async def leases(
     bid: str | None = None,
     state: LeaseState | None = None,
     limit: Annotated[int, Query(ge=1, le=LEASES_ANSWERED_MAX)] = 100,
+    cursor: Cursor = "",
 ) -> Response:
     """Leases that satisfy every filter given, newest first."""
     front = front_of(request)
@@ -36,6 +37,7 @@ async def leases(
         provider=read_id("provider", provider, Address.parse) if provider is not None else None,
         bid=read_id("bid", bid, Digest.parse) if bid is not None else None,
         state=state,
-        count_max=limit,
+        count_max=limit + 1,
+        after=place_in(request, cursor, int, str),
     )
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    return listing(request, found, limit, lambda last: (last.terms.opened_at, str(last.terms.key)))

@@ -11,9 +11,11 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.product import Product
 from market.api.front import front_of
-from market.api.schemas import MarketFacts, answers, json_list
+from market.api.pages import Cursor, listing, place_in
+from market.api.schemas import MarketFacts, answers
+from market.ports import Place
 
-ASKS_ANSWERED_MAX = 1_000
+ASKS_ANSWERED_MAX = PRODUCTS_ANSWERED_MAX = 1_000
 
 router = APIRouter(prefix="/v1", tags=["market"])
 
@@ -39,11 +41,16 @@ async def market(request: Request) -> Response:
 
 
 @router.get("/products", responses=answers(Product, many=True))
-async def products(request: Request) -> Response:
+async def products(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=PRODUCTS_ANSWERED_MAX)] = 1_000,
+    cursor: Cursor = "",
+) -> Response:
     """Every product that LeaseBook knows."""
     front = front_of(request)
-    found = await front.in_thread(front.view.products)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    (after,) = place_in(request, cursor, int) or (0,)
+    found = await front.in_thread(front.view.products, int(after), limit + 1)
+    return listing(request, found, limit, lambda last: (last.id,))
 
 
 @router.get("/asks", responses=answers(SignedAdvert, many=True))
@@ -51,9 +58,16 @@ async def asks(
     request: Request,
     gpu: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=ASKS_ANSWERED_MAX)] = 100,
+    cursor: Cursor = "",
 ) -> Response:
     """What is on offer now, cheapest first. `gpu` by words: "A100" finds "A100-SXM4-80GB"."""
     front = front_of(request)
     at = front.clock.now() // 1000
-    found = await front.in_thread(front.view.asks, gpu, limit, at)
-    return Response(json_list([to_json(each) for each in found]), media_type="application/json")
+    after = place_in(request, cursor, int, str)
+    found = await front.in_thread(front.view.asks, gpu, limit + 1, at, after)
+    return listing(request, found, limit, _place)
+
+
+def _place(last: SignedAdvert) -> Place:
+    ask = last.body.ask.payload
+    return ask.min_price_per_hour.value, str(ask.id)

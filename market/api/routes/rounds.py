@@ -7,11 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
+from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
 from market.api.errors import Refused
 from market.api.front import front_of
-from market.api.schemas import answers, json_list
+from market.api.pages import page
+from market.api.schemas import answers
 
 HEADERS_ANSWERED_MAX = 1_000
 _NUMBER_MAX = 2**53 - 1
@@ -27,8 +29,11 @@ async def headers(
 ) -> Response:
     """Signed headers of the rounds behind a number, in order; keep the newest."""
     front = front_of(request)
-    found = await front.in_thread(front.rounds.headers, after, limit)
-    return Response(json_list(found), media_type="application/json")
+    found = await front.in_thread(front.rounds.headers, after, limit + 1)
+    shown, following = found[:limit], None
+    if len(found) > limit:
+        following = {"after": str(from_json(shown[-1], SignedHeader).body.facts.number)}
+    return page(request, shown, following)
 
 
 @router.get("/rounds/{number}", responses=answers(PublishedRound))
