@@ -212,7 +212,7 @@ async def _warm_up() -> None:
     """Compile the kernel, or load it, while the daemon starts: no auction shall wait for that."""
     from market.kernel import warm_up  # numba, which workers do without
 
-    failure = await trio.to_thread.run_sync(warm_up, cancellable=True)
+    failure = await trio.to_thread.run_sync(warm_up, abandon_on_cancel=True)
     if failure is not None:
         structlog.get_logger().warning("kernel.not_kept", error=failure)
 
