@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cloud_gpu.protocol.adapters.evm_calls import calldata
 from cloud_gpu.protocol.calls import ExpireLease, OpenGang, RefundUnstarted, ReleaseLease, StopLease
 from cloud_gpu.protocol.chain_events import (
     AccountRegistered,
@@ -34,6 +35,7 @@ from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.settlement import accrued, no_show_amount, release_penalty
 from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount, share_down
+from market.rules import GANG_MACHINES_MAX
 from tests.support.anvil import WINDOWS, Deployed, key
 from tests.support.trading import BOND_TOKENS, FEE, PRICE, Trading, trading_on
 from tests.support.watching import Watch, watched
@@ -277,6 +279,24 @@ async def test_a_gang_that_one_machine_spoils_opens_nothing_and_says_which(
     assert (refused.call, refused.position) == (gang, 1)
     assert refused.rejection.reason is RejectReason.MACHINE_NOT_FREE
     assert (await parties.node.chain.machine(t.machine)).status is MachineStatus.FREE
+
+
+def test_the_greatest_gang_fits_into_a_transaction(deployed: Deployed) -> None:
+    t = trading_on(deployed, GANG_MACHINES_MAX)
+    flags = int(BidFlags.PAY_AS_ASK)
+    whole = msgspec.structs.replace(t.bid().payload, count=GANG_MACHINES_MAX, flags=flags)
+    gang = OpenGang(
+        product=t.product,
+        price=PRICE,
+        market_id=t.market_id,
+        bid=sign(whole, deployed.deployment.domain, t.buyer),
+        asks=tuple(t.ask(index=index) for index in range(GANG_MACHINES_MAX)),
+    )
+    data = calldata(gang)
+    sent = {"from": str(t.matcher.address), "to": str(deployed.deployment.lease_book)}
+    gas = int(deployed.anvil.rpc.call("eth_estimateGas", {**sent, "data": "0x" + data.hex()}), 16)
+    assert len(data) < 64 * 1024
+    assert gas < 2**22, "a quarter of what one transaction may take (EIP-7825)"
 
 
 async def test_a_revert_comes_back_with_its_name_and_numbers(parties: Parties) -> None:

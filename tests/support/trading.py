@@ -149,7 +149,8 @@ def trading_on(
     audit_bps: BasisPoints = NO_AUDITS,
 ) -> Trading:
     """Register everybody and put machines up for rent."""
-    provider, buyer = deployed.member("provider"), deployed.member("buyer")
+    provider = deployed.member("provider", max(1_000, BOND_TOKENS * machines))
+    buyer = deployed.member("buyer")
     matcher = deployed.member("matcher", tokens=0)
     node, session = deployed.key("node"), deployed.key("session")
     expiry = deployed.anvil.time() + 30 * 86_400
