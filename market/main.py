@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 import trio
+from anyio import to_thread
 from fastapi import FastAPI
 
 from cloud_gpu.protocol.adapters.clock import SystemClock
@@ -212,7 +213,7 @@ async def _warm_up() -> None:
     """Compile the kernel, or load it, while the daemon starts: no auction shall wait for that."""
     from market.kernel import warm_up  # numba, which workers do without
 
-    failure = await trio.to_thread.run_sync(warm_up, abandon_on_cancel=True)
+    failure = await to_thread.run_sync(warm_up, abandon_on_cancel=True)
     if failure is not None:
         structlog.get_logger().warning("kernel.not_kept", error=failure)
 

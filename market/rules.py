@@ -24,7 +24,7 @@ BATCH_MATCHES_MAX = 50
 """Matches in one transaction: a batch of ABI entries stays far below 2^24 gas and 128 KiB."""
 
 GANG_MACHINES_MAX = 64
-"""Machines of one bid, which open in one transaction: 1.5 M gas and 34 kB, where one provider has them."""
+"""Machines of one bid, which open in one transaction: 1.5 M gas, 34 kB if one provider has them."""
 
 
 class MarketRules(Value, frozen=True, kw_only=True):
