@@ -34,6 +34,7 @@ from market.adapters.sequencing import Sequencer
 from market.adapters.telling import tell
 from market.api.app import create_app
 from market.api.front import Front
+from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.workers import Following, run_workers
 from market.cli.app import app
@@ -140,6 +141,7 @@ def worker_app(settings: MarketSettings) -> FastAPI:
         arrived=lambda: None,
         standing=following.standing,
         metrics=Metrics(),
+        limiting=_limiting(settings),
     )
     made = create_app(front, following.running)
     made.state.database = database
@@ -193,6 +195,7 @@ async def serve(settings: MarketSettings) -> None:
             arrived=sequencer.wake,
             standing=standing,
             metrics=metrics,
+            limiting=_limiting(settings),
         )
         runner.post(RulesSet(rules=rules))
         before = market.restated()
@@ -249,6 +252,16 @@ def _standing(
             inbox_read=sequencer.position,
             events_waiting=runner.waiting,
         ),
+    )
+
+
+def _limiting(settings: MarketSettings) -> Limiting:
+    return Limiting(
+        clock=SystemClock(),
+        account=settings.account_limit,
+        address=settings.address_limit,
+        trusted=settings.proxies,
+        is_loopback_limited=settings.loopback_limited,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Final
 
 from cloud_gpu.protocol.deployment import Deployment
@@ -16,6 +17,7 @@ from cloud_gpu.protocol.settings_file import (
     Seconds,
     Text,
     Texts,
+    Truth,
     Whole,
     check_log_level,
     read_table,
@@ -23,8 +25,10 @@ from cloud_gpu.protocol.settings_file import (
 )
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address
+from market.rate_limits import BULK_ORDERS_MAX, Network, RateLimit
 from market.rules import MarketRules
 
+_PER_S_MAX, _BURST_MAX = 1_000_000, 1_000_000
 ENVIRONMENT_PREFIX: Final = "CLOUD_GPU_MARKET_"
 
 
@@ -69,6 +73,18 @@ class MarketSettings:
     """Orders of futures that arrive within one batch are cleared together."""
     position_limit_bps: Whole = 2_500
     """What one account may hold of the hours that a product's machines have in a window."""
+    account_orders_per_s: Whole = 200
+    """What one account may hand in, by its signature; 0: no limit. Each process counts for itself,
+    so N workers let N times as much through at most."""
+    account_orders_burst: Whole = 2_000
+    """At once, after a rest; at least as many as a bulk post may hold."""
+    address_requests_per_s: Whole = 200
+    """What one client address may ask (IPv6: 64 bits of it), an order of many as one; 0: any."""
+    address_requests_burst: Whole = 4_000
+    loopback_limited: Truth = False
+    """Else this machine's own addresses may ask without limit."""
+    trusted_proxies: Texts = ()
+    """Addresses or networks whose `X-Forwarded-For` is believed."""
     log_level: Text = "info"
 
     def __post_init__(self) -> None:
@@ -76,6 +92,38 @@ class MarketSettings:
         if self.listen_http:
             _check_address("listen_http", self.listen_http)
         _check_address("listen_api", self.listen_api)
+        for name in ("account_orders", "address_requests"):
+            per_s, burst = getattr(self, f"{name}_per_s"), getattr(self, f"{name}_burst")
+            if per_s > _PER_S_MAX or not BULK_ORDERS_MAX <= burst <= _BURST_MAX:
+                raise ValueError(
+                    f"{name}_per_s is at most {_PER_S_MAX}, {name}_burst is {BULK_ORDERS_MAX} (what"
+                    f" a bulk post may hold) to {_BURST_MAX}, found {per_s} and {burst}"
+                )
+        for each in self.trusted_proxies:
+            _network(each)
+
+    @property
+    def account_limit(self) -> RateLimit:
+        """Of one account's orders."""
+        return RateLimit(
+            name="account_orders_per_s",
+            per_s=self.account_orders_per_s,
+            burst=self.account_orders_burst,
+        )
+
+    @property
+    def address_limit(self) -> RateLimit:
+        """Of one client address' requests."""
+        return RateLimit(
+            name="address_requests_per_s",
+            per_s=self.address_requests_per_s,
+            burst=self.address_requests_burst,
+        )
+
+    @property
+    def proxies(self) -> tuple[Network, ...]:
+        """Those whose word is believed."""
+        return tuple(map(_network, self.trusted_proxies))
 
     @property
     def database_url(self) -> str:
@@ -109,6 +157,15 @@ class MarketSettings:
             )
         except ValueError as error:
             raise SettingsInvalid(str(error)) from error
+
+
+def _network(found: str) -> Network:
+    try:
+        return ip_network(found)
+    except ValueError as error:
+        raise ValueError(
+            f'trusted_proxies holds addresses and networks ("10.0.0.0/8"), found {found!r}: {error}'
+        ) from error
 
 
 def _check_address(name: str, found: str) -> None:

@@ -24,6 +24,7 @@ from market.api.errors import (
     problem,
 )
 from market.api.front import Front
+from market.api.limiting import Limited
 from market.api.metrics import Metrics
 from market.api.routes import (
     auctions,
@@ -81,6 +82,7 @@ def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastA
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_middleware(BoundedBodies, longer={bulk.PATH: BULK_BYTES_MAX})
+    app.add_middleware(Limited, limiting=front.limiting)
     app.add_middleware(_Counted, metrics=front.metrics)
     plain = app.openapi
 

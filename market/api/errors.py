@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -63,10 +64,16 @@ class Problem(Value, frozen=True, kw_only=True):
 class Refused(Exception):
     """Raised by routes: answer with this rejection."""
 
-    def __init__(self, rejection: Rejection, status: int | None = None) -> None:
+    def __init__(
+        self,
+        rejection: Rejection,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(str(rejection))
         self.rejection = rejection
         self.status = status or status_of(rejection.reason)
+        self.headers = headers
 
 
 def status_of(reason: RejectReason) -> int:
@@ -89,9 +96,12 @@ def problem_of(rejection: Rejection, status: int) -> Problem:
     )
 
 
-def problem(rejection: Rejection, status: int) -> Response:
+def problem(
+    rejection: Rejection, status: int, headers: Mapping[str, str] | None = None
+) -> Response:
     """The answer that says so."""
-    return Response(to_json(problem_of(rejection, status)), status, media_type=PROBLEM_TYPE)
+    body = to_json(problem_of(rejection, status))
+    return Response(body, status, headers, media_type=PROBLEM_TYPE)
 
 
 def malformed(field: str, found: str, needed: str) -> Refused:
@@ -110,7 +120,7 @@ def malformed(field: str, found: str, needed: str) -> Refused:
 async def on_refused(_request: Request, refused: Exception) -> Response:
     """A route refused."""
     assert isinstance(refused, Refused)
-    return problem(refused.rejection, refused.status)
+    return problem(refused.rejection, refused.status, refused.headers)
 
 
 async def on_storage_failed(_request: Request, failure: Exception) -> Response:

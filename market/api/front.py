@@ -21,6 +21,7 @@ from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Digest
+from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.taking import Taking
 from market.futures_door import check_future
@@ -54,6 +55,7 @@ class Front:
     standing: Callable[[], Standing]
     """The newest."""
     metrics: Metrics
+    limiting: Limiting
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_THREADS))
     _taking: Taking = field(init=False)
     _products: dict[int, Product] = field(default_factory=dict)

@@ -29,6 +29,7 @@ async def keep_cancellation(
     refused = check_cancellation(cancellation, buyer=owner, rules=front.rules, at=now // 1000)
     if refused is not None:
         raise Refused(refused)
+    front.limiting.spend_account(owner)
     await front.in_thread(front.inbox.keep_cancellation, cancellation, now)
     front.arrived()
     return True

@@ -96,6 +96,7 @@ def run_workers(
         workers=count,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # `Limiting` reads them, of proxies that the settings name
         lifespan="on",
         timeout_graceful_shutdown=_GRACE_S,
     )

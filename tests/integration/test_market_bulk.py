@@ -11,8 +11,8 @@ from cloud_gpu.protocol.errors import RejectReason, StorageFailed
 from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid
 from market.api.bodies import BODY_BYTES_MAX, BULK_BYTES_MAX
-from market.api.routes.bulk import BULK_ORDERS_MAX
 from market.api.schemas import Placed
+from market.rate_limits import BULK_ORDERS_MAX
 from market.store.inbox import SqlInbox
 from tests.support.market_api import Api
 from tests.unit.market.builders import NOW, order

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from cloud_gpu.protocol.values import Address
 from market.api.app import create_app
 from market.api.errors import PROBLEM_TYPE, Problem
 from market.api.front import Front
+from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.ledger import Ledger
 from market.receipts import receipt_signer
@@ -103,7 +104,15 @@ def market_rules() -> MarketRules:
 
 
 @pytest.fixture
-async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Api]:
+def limits() -> dict[str, Any]:
+    """Of the market under test; a test's own fixture may choose some."""
+    return {}
+
+
+@pytest.fixture
+async def api(
+    database: Database, market_rules: MarketRules, limits: dict[str, Any]
+) -> AsyncIterator[Api]:
     view, inbox, clock, metrics = SqlBook(database), SqlInbox(database), StoppedClock(), Metrics()
     ledger = Ledger(RULES.bond_unit)
     ledger.apply(product())
@@ -124,6 +133,7 @@ async def api(database: Database, market_rules: MarketRules) -> AsyncIterator[Ap
         arrived=lambda: found.arrivals.append(1),
         standing=lambda: found.standing,
         metrics=metrics,
+        limiting=Limiting(clock=clock, **limits),
     )
     transport = httpx.ASGITransport(create_app(front), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://market") as client:

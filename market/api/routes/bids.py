@@ -42,6 +42,7 @@ async def place(request: Request) -> Response:
     await front.know_product(order.bid.payload.product)
     refused = front.judge(order)
     if refused is None:
+        front.limiting.spend_account(order.bid.payload.buyer)
         kept = (await front.take([order]))[0]
     elif (before := await front.in_thread(front.kept_before, order, refused)) is not None:
         kept = before

@@ -14,8 +14,8 @@ from market.api.errors import Refused, problem_of
 from market.api.front import Front, front_of
 from market.api.schemas import Placed, answers, json_list, takes
 from market.ports import Kept
+from market.rate_limits import BULK_ORDERS_MAX
 
-BULK_ORDERS_MAX = 1_000
 PATH = "/v1/bids:bulk"
 
 router = APIRouter(tags=["bids"])
@@ -30,6 +30,9 @@ async def place_many(request: Request) -> Response:
     """Take many bids in one commit. Answers in order; a bad one does not hold up the others."""
     front = front_of(request)
     bodies = await read_list(request, BULK_ORDERS_MAX)
+    refused = front.limiting.refused_address(request.scope, max(0, len(bodies) - 1))
+    if refused is not None:
+        raise refused
     examined = await front.in_thread(_examine_all, front, bodies)
     sound = [each for each in examined if isinstance(each, SignedBid)]
     kept = await front.take(sound) if sound else ()
@@ -45,12 +48,13 @@ def _examine(front: Front, place: int, body: bytes) -> SignedBid | Placed:
     """A bid to keep, or the answer that it has already."""
     try:
         order = parsed(body, SignedBid, f"body[{place}]")
-    except Refused as refused:
-        return _told(refused)
+    except Refused as unread:
+        return _told(unread)
     front.read_products(order.bid.payload.product)
     rejection = front.judge(order)
     if rejection is None:
-        return order
+        refused = front.limiting.refused_account(order.bid.payload.buyer)
+        return order if refused is None else _told(refused)
     before = front.kept_before(order, rejection)
     return _told(Refused(rejection)) if before is None else _placed(front, order, before)
 

@@ -53,6 +53,7 @@ async def place(request: Request) -> Response:
     await front.know_product(order.payload.product)
     refused = front.judge_future(order)
     if refused is None:
+        front.limiting.spend_account(order.payload.trader)
         kept = await front.in_thread(front.inbox.keep_future, order, front.clock.now())
         front.arrived()
     else:

@@ -69,6 +69,7 @@ async def open_campaign(request: Request) -> Response:
         offer, rules=front.rules, products=front.known_products, at=front.clock.now() // 1000
     )
     if refused is None:
+        front.limiting.spend_account(offer.body.campaign.organiser)
         kept = await front.in_thread(front.inbox.keep_campaign, key, offer, front.clock.now())
         front.arrived()
     else:
@@ -79,7 +80,7 @@ async def open_campaign(request: Request) -> Response:
 @router.get("/group-buys", responses=answers(CampaignReport, many=True))
 async def campaigns(
     request: Request,
-    product: Annotated[int | None, Query(ge=1)] = None,
+    product: Annotated[int | None, Query(ge=1, lt=2**32)] = None,
     state: CampaignState | None = None,
     after: _After = 0,
     limit: _Limit = 100,
@@ -133,6 +134,7 @@ async def pledge(request: Request, campaign: str) -> Response:
     refused = await _refused_pledge(front, key, signed)
     order = signed.payload.id
     if refused is None:
+        front.limiting.spend_account(signed.payload.buyer)
         kept = await front.in_thread(front.inbox.keep_pledge, signed, front.clock.now())
         front.arrived()
     else:

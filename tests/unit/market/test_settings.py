@@ -45,7 +45,9 @@ def test_the_environment_stands_above_the_file() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("rounds = 5", "rounds is no setting of a market; there are block_window, bootstrap, "),
+        ("rounds = 5", "rounds is no setting of a market; there are account_orders_burst, "),
+        ("account_orders_burst = 10", "account_orders_burst is 1000 (what a bulk post may hold)"),
+        ('trusted_proxies = ["here"]', "trusted_proxies holds addresses and networks"),
         ('round_ms = "fast"', "round_ms: a whole number is needed"),
         ("round_ms = true", "round_ms: a whole number is needed"),
         ("settle_timeout = 1.5", "settle_timeout: a duration is written"),
