@@ -7,7 +7,7 @@ Adverts are repeated at a fixed interval, since late joiners hear nothing older.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from cloud_gpu.protocol.effects import Publish
 from cloud_gpu.protocol.events import MachineProbed
@@ -25,6 +25,10 @@ from node.standing import MachineStanding
 
 BINDING_MARGIN_S: Final = 60
 """An advert must not outlive the statement that says whose node this is."""
+
+
+_Offer: TypeAlias = tuple[int, Address]
+"""A machine's index, and who may open the ask."""
 
 
 class Announcements:
@@ -45,8 +49,8 @@ class Announcements:
         self._policies, self._interval_s = dict(policies), interval_s
         self._domain, self._key = domain, key
         self._healthy: dict[int, HardwareProfile] = {}
-        self._adverts: dict[int, SignedAdvert] = {}
-        self._next_at: dict[int, Instant] = {}
+        self._adverts: dict[_Offer, SignedAdvert] = {}
+        self._next_at: dict[_Offer, Instant] = {}
         self.is_draining = False
 
     @property
@@ -65,7 +69,7 @@ class Announcements:
             MachineStanding(
                 index=index,
                 is_healthy=index in self._healthy,
-                is_offered=index in self._adverts,
+                is_offered=(index, self._policies[index].matcher) in self._adverts,
                 next_seq=ledger.next_seq(index),
             )
             for index in self._policies
@@ -104,22 +108,27 @@ class Announcements:
             if machine is None or not is_free or not is_bound or self.is_draining:
                 self._withdraw(index)
                 continue
-            self._renew(index, ledger.next_seq(index), machine.product, review.now)
-            self._announce(index, review)
+            for matcher in self._policies[index].matchers:
+                offer = index, matcher
+                self._renew(offer, ledger.next_seq(index), machine.product, review.now)
+                self._announce(offer, review)
 
     def _withdraw(self, index: int) -> None:
-        self._adverts.pop(index, None)
-        self._next_at.pop(index, None)
+        for matcher in self._policies[index].matchers:
+            self._adverts.pop((index, matcher), None)
+            self._next_at.pop((index, matcher), None)
 
-    def _renew(self, index: int, seq: int, product: int, now: Instant) -> None:
+    def _renew(self, offer: _Offer, seq: int, product: int, now: Instant) -> None:
         """Sign a new ask when there is none for this lease number, or it grows old."""
+        index, matcher = offer
         policy = self._policies[index]
-        advert = self._adverts.get(index)
+        advert = self._adverts.get(offer)
         ask = advert.body.ask.payload if advert is not None else None
         if ask is not None and ask.seq == seq and not is_stale(ask, now, policy):
             return
         machine = MachineKey(provider=self.provider, index=index)
-        signed = sign(ask_for(machine, seq, product, policy, now), self._domain, self._key)
+        ask = ask_for(machine, seq, product, policy, matcher, now)
+        signed = sign(ask, self._domain, self._key)
         body = Advert(
             ask=signed,
             profile=self._healthy[index],
@@ -127,14 +136,14 @@ class Announcements:
             addresses=self._addresses,
             binding=self._binding,
         )
-        self._adverts[index] = state(
+        self._adverts[offer] = state(
             body, self._domain, self._key, nonce=seq, expiry=signed.payload.start_by
         )
-        self._next_at.pop(index, None)
+        self._next_at.pop(offer, None)
 
-    def _announce(self, index: int, review: Review) -> None:
-        at = self._next_at.get(index, review.now)
+    def _announce(self, offer: _Offer, review: Review) -> None:
+        at = self._next_at.get(offer, review.now)
         if review.now >= at:
-            review.do(Publish(advert=self._adverts[index]))
-            at = self._next_at[index] = review.now + instant(self._interval_s)
+            review.do(Publish(advert=self._adverts[offer]))
+            at = self._next_at[offer] = review.now + instant(self._interval_s)
         review.look_at(at)

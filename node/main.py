@@ -85,7 +85,7 @@ async def serve(settings: NodeSettings) -> None:
         announcements = Announcements(
             binding=binding,
             addresses=overlay.addresses,
-            policies=settings.policies(),
+            policies=settings.policies(deployment.group_buy),
             interval_s=settings.ask_interval_s,
             domain=deployment.domain,
             key=key,

@@ -6,9 +6,9 @@ One ask is for one `seq`: over-selling is impossible. It lives for minutes and i
 from __future__ import annotations
 
 from cloud_gpu.protocol.lease import MachineKey
-from cloud_gpu.protocol.orders import Ask
+from cloud_gpu.protocol.orders import Ask, AskFlags
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, unix_seconds
-from cloud_gpu.protocol.values import Address, Value
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
 
 
 class Policy(Value, frozen=True, kw_only=True):
@@ -23,14 +23,24 @@ class Policy(Value, frozen=True, kw_only=True):
     life_s: int
     """How long a signed ask can be opened."""
     flags: int = 0
+    group_buy: Address = ZERO_ADDRESS
+    """The contract of group buys, where they may have the machine too; zero: they may not."""
+
+    @property
+    def matchers(self) -> tuple[Address, ...]:
+        """Who may open its asks. Nobody pledges for a machine that can be taken away."""
+        serves_groups = not self.group_buy.is_zero and not self.flags & AskFlags.INTERRUPTIBLE
+        return (self.matcher, self.group_buy) if serves_groups else (self.matcher,)
 
     def __post_init__(self) -> None:
         if self.life_s < 2:
             raise ValueError(f"ask_life_s is at least 2, found {self.life_s}")
 
 
-def ask_for(machine: MachineKey, seq: int, product: int, policy: Policy, now: Instant) -> Ask:
-    """The ask for a machine's lease number `seq`."""
+def ask_for(
+    machine: MachineKey, seq: int, product: int, policy: Policy, matcher: Address, now: Instant
+) -> Ask:
+    """The ask for a machine's lease number `seq`; of one to each matcher, the first one opens."""
     return Ask(
         provider=machine.provider,
         index=machine.index,
@@ -40,7 +50,7 @@ def ask_for(machine: MachineKey, seq: int, product: int, policy: Policy, now: In
         min_duration=policy.min_duration,
         max_duration=policy.max_duration,
         start_by=unix_seconds(now) + policy.life_s,
-        matcher=policy.matcher,
+        matcher=matcher,
         max_fee_bps=policy.max_fee,
         flags=policy.flags,
     )

@@ -29,7 +29,7 @@ from cloud_gpu.protocol.settings_file import (
     whole,
 )
 from cloud_gpu.protocol.units import BasisPoints, Price, parse_price
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address
 from node.pricing import Policy
 
 ENVIRONMENT_PREFIX: Final = "CLOUD_GPU_"
@@ -130,6 +130,8 @@ class NodeSettings:
     provider: Account
     matcher: Account
     """The market that may open this node's asks."""
+    group_buys: Truth = False
+    """True: the same asks are announced to group buys, too; who opens one first has the machine."""
     max_fee_bps: Annotated[BasisPoints, _share] = _FEE_MAX
     listen_overlay: Text = "/ip4/0.0.0.0/tcp/0"
     bootstrap: Texts = ()
@@ -168,8 +170,8 @@ class NodeSettings:
             else hardware
         )
 
-    def policies(self) -> dict[int, Policy]:
-        """What is asked for each machine, by its index."""
+    def policies(self, group_buy: Address = ZERO_ADDRESS) -> dict[int, Policy]:
+        """What is asked for each machine, by its index; `group_buy`: the deployment's contract."""
         return {
             machine.index: Policy(
                 price=machine.price,
@@ -179,6 +181,7 @@ class NodeSettings:
                 max_fee=self.max_fee_bps,
                 life_s=self.ask_life_s,
                 flags=int(machine.flags),
+                group_buy=group_buy if self.group_buys else ZERO_ADDRESS,
             )
             for machine in self.machines
         }

@@ -69,6 +69,7 @@ class DaemonFiles:
                 "binding": str(node.binding_path),
                 "bootstrap": list(bootstrap),
                 "matcher": str(self._prepared.market.key.address),
+                "group_buys": True,
                 "max_fee_bps": profile.MAX_FEE.value,
                 "runtime": runtime,
                 "end_jobs_on_stop": True,

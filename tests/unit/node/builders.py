@@ -232,12 +232,12 @@ class Story:
         self.mine(LeaseClosed(lease=LEASE, reason=reason, paid=TokenAmount(0), at=self.at))
 
 
-def make_provider() -> Provider:
+def make_provider(policy: Policy = POLICY) -> Provider:
     body = NodeBinding(provider=WALLET.address, node_key=NODE.address, peer=NODE_PEER)
     announcements = Announcements(
         binding=state(body, DOMAIN, WALLET, nonce=1, expiry=T0 + 10**7),
         addresses=("/ip4/127.0.0.1/tcp/4001/p2p/node-peer",),
-        policies={0: POLICY},
+        policies={0: policy},
         interval_s=30,
         domain=DOMAIN,
         key=NODE,

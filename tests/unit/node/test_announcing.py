@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cloud_gpu.protocol.chain_events import (
@@ -21,17 +22,21 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.lease import LeaseEndReason
+from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.signing import Verified, verify, verify_statement
 from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Address
 from tests.unit.node.builders import (
     DOMAIN,
     LEASE,
     MACHINE,
     NODE,
+    POLICY,
     PROFILE,
     T0,
     WALLET,
     Story,
+    make_provider,
 )
 
 
@@ -44,6 +49,29 @@ def test_a_healthy_free_machine_is_announced_and_again_each_interval() -> None:
     story.wait(89)
     assert len(story.found(Publish)) == 2, "at 30 s and 60 s"
     assert [p.advert for p in story.found(Publish)] == 2 * [publish.advert]
+
+
+def test_group_buys_are_asked_too_where_the_owner_says_so() -> None:
+    module = Address(b"\x1f" * 20)
+    serving = msgspec.structs.replace(POLICY, group_buy=module)
+    story = Story(make_provider(serving)).start()
+    asks = [p.advert.body.ask.payload for p in story.found(Publish)]
+    assert [ask.matcher for ask in asks] == [POLICY.matcher, module]
+    assert {ask.seq for ask in asks} == {1}, "one lease: who opens it first has it"
+    story.wait(31)
+    assert len(story.found(Publish)) == 2, "both again"
+    (standing,) = story.provider.standing.machines
+    assert standing.is_offered
+    story.mine(MachinePaused(machine=MACHINE, paused=True))
+    assert not story.provider.adverts
+
+
+def test_group_buys_get_no_machine_that_can_be_taken_away() -> None:
+    taken_back = int(AskFlags.INTERRUPTIBLE)
+    policy = msgspec.structs.replace(POLICY, group_buy=Address(b"\x1f" * 20), flags=taken_back)
+    story = Story(make_provider(policy)).start()
+    (publish,) = story.found(Publish)
+    assert publish.advert.body.ask.payload.matcher == POLICY.matcher
 
 
 def test_an_ask_is_signed_again_before_it_grows_old() -> None:

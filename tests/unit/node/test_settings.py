@@ -10,6 +10,7 @@ import tomli_w
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.protocol.values import Address
 from node.adapters.files import read_settings
 from node.settings import NodeSettings, RuntimeChoice, parse_settings
 
@@ -50,6 +51,14 @@ def test_human_words_become_units_once() -> None:
     assert policy.max_fee == BasisPoints(500)
     assert settings.runtime is RuntimeChoice.AUTO
     assert settings.stand_ins == ("simulated GPUs",)
+
+
+def test_group_buys_may_have_machines_where_the_owner_says_so() -> None:
+    module = Address(b"\x1f" * 20)
+    assert read().policies(module)[3].matchers == (read().matcher,)
+    serving = read(group_buys=True)
+    assert serving.policies(module)[3].matchers == (serving.matcher, module)
+    assert serving.policies()[3].matchers == (serving.matcher,), "no such contract"
 
 
 def test_a_machine_that_may_be_interrupted_says_so_in_its_asks() -> None:
