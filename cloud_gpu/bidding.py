@@ -56,6 +56,18 @@ class WordUnclear(ValueError):
         self.field, self.problem = field, problem
 
 
+class Preferences(Value, frozen=True, kw_only=True):
+    """What besides the price makes one fitting machine better than another; see `Terms`."""
+
+    gpu_memory_need_mib: int = 0
+    communication: BasisPoints = BasisPoints(0)
+    electricity_weight: BasisPoints = BasisPoints(0)
+    carbon_price: TokenAmount = TokenAmount(0)
+
+
+NO_PREFERENCES: Final = Preferences()
+
+
 class LeaseRequest(Value, frozen=True, kw_only=True):
     """What one lease must be. Made from a person's words by `wish`."""
 
@@ -92,6 +104,9 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     """How near several machines must be to each other; None: one machine has all the GPUs."""
     chunk: int = 0
     """GPUs that come together at one node; 0: as many as a machine has."""
+    block: bool = False
+    """Wait sealed for the market's next block auction, where all pay one price."""
+    preferences: Preferences = NO_PREFERENCES
     start_after: int = 0
     """Seconds before which it does not start; `start_timeout` begins then."""
 
@@ -162,6 +177,8 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
             simulated_allowed=self.simulated_allowed,
             excluded_providers=self.excluded_providers,
             one_round=self.one_round,
+            block=self.block,
+            **msgspec.structs.asdict(self.preferences),
         )
 
 
@@ -185,6 +202,8 @@ def wish(
     scope: str | None = None,
     chunk: int = 0,
     start_after: str | int = 0,
+    block: bool = False,
+    preferences: Preferences = NO_PREFERENCES,
 ) -> LeaseRequest:
     """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed.
 
@@ -195,11 +214,7 @@ def wish(
         query = parse_query(gpu_type)
     except QueryUnclear as error:
         raise WordUnclear("gpu_type", str(error)) from error
-    try:
-        least = Isolation(isolation) if isolation else Isolation.PROCESS
-    except ValueError as error:
-        known = ", ".join(Isolation)
-        raise WordUnclear("isolation", f"found {isolation!r}, needed one of {known}") from error
+    least = _read("isolation", _isolation, isolation or Isolation.PROCESS.value)
     limit = _read("max_price", parse_price, max_price)
     asked = None if provider is None else _read("provider", _account, provider)
     excluded = _read("exclude_providers", _accounts, exclude_providers)
@@ -221,8 +236,16 @@ def wish(
         min_count=min_count,
         scope=_read("scope", _scope, scope) if scope else None,
         chunk=chunk,
+        block=block,
+        preferences=preferences,
         start_after=_read("start_after", parse_duration, start_after) if start_after else 0,
     )
+
+
+def _isolation(word: str) -> Isolation:
+    if word not in list(Isolation):
+        raise ValueError(f"found {word!r}, needed one of {', '.join(Isolation)}")
+    return Isolation(word)
 
 
 def _scope(word: str) -> Scope:
@@ -318,6 +341,7 @@ def make_bids(
     bids = []
     for product, gpus in ways:
         is_gang = gpus > product.slice_gpus
+        each_its_ask = is_gang and not request.block
         terms = msgspec.structs.replace(
             request.terms(product.gpu_class),
             scope=(request.scope or Scope.ANY) if is_gang else Scope.ANY,
@@ -337,7 +361,7 @@ def make_bids(
             matcher=market.matcher,
             max_fee_bps=market.fee_bps,
             audit_bps=request.audit_bps if request.verified else BasisPoints(0),
-            flags=int(flags | (BidFlags.PAY_AS_ASK if is_gang else BidFlags(0))),
+            flags=int(flags | (BidFlags.PAY_AS_ASK if each_its_ask else BidFlags(0))),
             terms=terms.digest,
         )
         bids.append(SignedBid(bid=purse.bid(bid), terms=terms))

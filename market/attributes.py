@@ -6,6 +6,8 @@ Rules are an event of the journal, so the table in force in a round is as certai
 
 from __future__ import annotations
 
+from typing import Final
+
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.units import BasisPoints
@@ -89,3 +91,6 @@ def _check_hours(field: str, values: tuple[int, ...]) -> None:
         raise ValueError(
             f"{field}: found {values}, needed 1 or {_HOURS} values of 0 to {_VALUE_MAX}"
         )
+
+
+NO_ATTRIBUTES: Final = Attributes()

@@ -22,10 +22,13 @@ from cloud_gpu.protocol.adapters.deployment_files import read_deployment
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
+from cloud_gpu.protocol.codec import from_json
+from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import MarketEffect
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.rounds import SignedHeader
 from cloud_gpu.protocol.topics import ASKS_TOPIC, VERIFIERS_TOPIC
+from cloud_gpu.protocol.values import Address
 from market.adapters.following import follow
 from market.adapters.hearing import Hearing
 from market.adapters.performing import Performer, Unwritten, lane_of
@@ -37,6 +40,7 @@ from market.api.front import Front
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.workers import Following, run_workers
+from market.attributes import Attributes
 from market.cli.app import app
 from market.cli.outside import BookPage, Outside
 from market.health import health_of
@@ -44,7 +48,7 @@ from market.matchmaker import Matchmaker
 from market.receipts import header_signer, receipt_signer
 from market.replaying import replay_lines
 from market.replaying_told import StoredRounds
-from market.rules import MatchmakerEvent, RulesSet
+from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from market.settings import MarketSettings, parse_settings
 from market.standing import Standing
 from market.store.database import Database
@@ -124,7 +128,7 @@ def worker_app(settings: MarketSettings) -> FastAPI:
     configure_logs(settings.log_level)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
-    rules = settings.rules(deployment, key.address)
+    rules = rules_of(settings, deployment, key.address)
     database = Database.serving(settings.database_url, rules.owner)
     view = SqlBook(database)
     following = Following(view)
@@ -156,7 +160,7 @@ async def serve(settings: MarketSettings) -> None:
     settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
-    rules = settings.rules(deployment, key.address)
+    rules = rules_of(settings, deployment, key.address)
     async with AsyncExitStack() as stack:
         database = stack.enter_context(closing(Database(settings.database_url)))
         database.claim()
@@ -210,6 +214,17 @@ async def serve(settings: MarketSettings) -> None:
         await nursery.start(tell, book, standing)
         url = await _serve_own(nursery, create_app(front), settings.listen_http)
         _say_ready(peer=overlay.peer_id, addresses=list(overlay.addresses), http=url)
+
+
+def rules_of(settings: MarketSettings, deployment: Deployment, matcher: Address) -> MarketRules:
+    """The rules that settings make. Raises SettingsInvalid, for the attribute table as well."""
+    if not settings.attributes:
+        return settings.rules(deployment, matcher)
+    try:
+        table = from_json(Path(settings.attributes).read_bytes(), Attributes)
+    except (OSError, ValueError) as error:
+        raise SettingsInvalid(f"attributes: {settings.attributes}: {error}") from error
+    return settings.rules(deployment, matcher, table)
 
 
 async def _warm_up() -> None:

@@ -25,6 +25,7 @@ from cloud_gpu.protocol.settings_file import (
 )
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address
+from market.attributes import NO_ATTRIBUTES, Attributes
 from market.rate_limits import BULK_ORDERS_MAX, Network, RateLimit
 from market.rules import MarketRules
 
@@ -85,6 +86,8 @@ class MarketSettings:
     """Else this machine's own addresses may ask without limit."""
     trusted_proxies: Texts = ()
     """Addresses or networks whose `X-Forwarded-For` is believed."""
+    attributes: Text = ""
+    """JSON file of the attribute table: start delays, power, energy's price and carbon by place."""
     log_level: Text = "info"
 
     def __post_init__(self) -> None:
@@ -130,7 +133,9 @@ class MarketSettings:
         """Where inbox, journal and public tables lie."""
         return self.database or f"sqlite:///{self.data_folder / 'market.sqlite3'}"
 
-    def rules(self, deployment: Deployment, matcher: Address) -> MarketRules:
+    def rules(
+        self, deployment: Deployment, matcher: Address, attributes: Attributes = NO_ATTRIBUTES
+    ) -> MarketRules:
         """The market's rules on one deployment. Raises SettingsInvalid."""
         try:
             return MarketRules(
@@ -146,6 +151,7 @@ class MarketSettings:
                 heartbeat_age_s=self.verifier_silence,
                 class_owners_min=self.verified_owners_min,
                 block_s=self.block_window,
+                attributes=attributes,
                 futures_domain=None if deployment.futures.is_zero else deployment.futures_domain,
                 futures=deployment.futures_rules,
                 futures_batch_ms=self.futures_batch_ms,

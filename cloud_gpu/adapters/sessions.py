@@ -16,7 +16,7 @@ from typing import ClassVar, Final, Self
 
 from cloud_gpu.adapters.console import Console, say_on_stderr, text_decoder
 from cloud_gpu.adapters.portal import PORTAL, Held
-from cloud_gpu.bidding import AUDIT_SHARE, wish
+from cloud_gpu.bidding import AUDIT_SHARE, NO_PREFERENCES, Preferences, wish
 from cloud_gpu.client import Client
 from cloud_gpu.jobs import Job as CoreJob
 from cloud_gpu.leased import Lease
@@ -102,6 +102,7 @@ class Requested:
         scope: str | None = None,
         chunk: int = 0,
         start_after: str | int = 0,
+        preferences: Preferences = NO_PREFERENCES,
         start_timeout: str | int = "60s",
         open_timeout: str | int | None = None,
         env: Mapping[str, str] | None = None,
@@ -133,6 +134,7 @@ class Requested:
             scope=scope,
             chunk=chunk,
             start_after=start_after,
+            preferences=preferences,
         )
         self._open_within_s = None if open_timeout is None else parse_duration(open_timeout)
         self._env, self._console = dict(env or {}), Console(say)

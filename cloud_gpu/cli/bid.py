@@ -19,6 +19,7 @@ from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
 from cloud_gpu.cli.requirements import (
     AuditBps,
+    Block,
     Chunk,
     Count,
     Duration,
@@ -76,6 +77,7 @@ def place(
     scope: Scope = None,
     chunk: Chunk = 0,
     start_after: StartAfter = None,
+    block: Block = False,
     body: Annotated[
         str | None, typer.Option("--body", help="A bid that was signed before; - is stdin.")
     ] = None,
@@ -108,12 +110,10 @@ def place(
             scope=scope,
             chunk=chunk,
             start_after=start_after,
+            block=block,
         )
         orders = run.ask(settings, lambda client: client.sign(request, run.say.progress))
-    if dry_run:
-        _print(run, orders)
-    else:
-        _confirm_and_hand_in(run, settings, orders)
+    _confirm_and_hand_in(run, settings, orders, dry_run=dry_run)
 
 
 def _print(run: Invocation, orders: tuple[SignedBid, ...]) -> None:
@@ -123,8 +123,11 @@ def _print(run: Invocation, orders: tuple[SignedBid, ...]) -> None:
 
 
 def _confirm_and_hand_in(
-    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...]
+    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...], *, dry_run: bool
 ) -> None:
+    if dry_run:
+        _print(run, orders)
+        return
     rows = [_order_row(order) for order in orders]
     most = max(escrow_of(order.bid.payload).value for order in orders)
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")

@@ -65,6 +65,10 @@ Chunk = Annotated[
 StartAfter = Annotated[
     str | None, typer.Option("--start-after", help='Not before this time has passed: "30m".')
 ]
+Block = Annotated[
+    bool,
+    typer.Option("--block", help="Sealed, for the next block auction; let --start-by reach it."),
+]
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")
 ]
@@ -89,6 +93,7 @@ def requirement(
     scope: str | None = None,
     chunk: int = 0,
     start_after: str | None = None,
+    block: bool = False,
 ) -> LeaseRequest:
     """The flags and the standing price limit as one request. Raises UsageWrong, SettingsInvalid."""
     settings.need("max_price")
@@ -111,6 +116,7 @@ def requirement(
             scope=scope,
             chunk=chunk,
             start_after=start_after or 0,
+            block=block,
         )
     except WordUnclear as error:
         origin = settings.origin(error.field)

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import WordUnclear, make_bids, ways_for, wish
+from cloud_gpu.bidding import Preferences, WordUnclear, make_bids, ways_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
 from cloud_gpu.protocol.orders import AskFlags, BidFlags, Scope
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
-from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.quoting import look_up
 from cloud_gpu.spending import escrow_of
@@ -336,3 +336,29 @@ def test_a_verified_lease_needs_a_product_and_an_ask_that_allow_it(
 def test_an_audit_share_above_the_contracts_limit_is_named() -> None:
     with pytest.raises(ValueError, match="audit_bps: found 12001, needed 0 to 12000"):
         request(verified=True, audit_bps=12_001)
+
+
+def test_a_block_bid_is_sealed_and_takes_the_one_price_also_for_a_gang() -> None:
+    wanted = request(count=4, scope="any", block=True)
+    (order,) = make_bids(wanted, [(PRODUCT, 4)], MARKET, purse(), nonce=1, at=T0)
+    assert order.terms.block
+    assert not order.bid.payload.flags & BidFlags.PAY_AS_ASK
+
+
+def test_preferences_are_signed_in_the_terms() -> None:
+    wanted = request(
+        preferences=Preferences(
+            gpu_memory_need_mib=30_000,
+            communication=BasisPoints(2_000),
+            electricity_weight=BasisPoints(10_000),
+            carbon_price=TokenAmount(100_000),
+        )
+    )
+    (order,) = make_bids(wanted, [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
+    terms = order.terms
+    assert (terms.gpu_memory_need_mib, terms.communication) == (30_000, BasisPoints(2_000))
+    assert (terms.electricity_weight, terms.carbon_price) == (
+        BasisPoints(10_000),
+        TokenAmount(100_000),
+    )
+    assert order.bid.payload.terms == terms.digest

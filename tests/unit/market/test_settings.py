@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.lease import Windows
 from cloud_gpu.protocol.values import Address
+from market.attributes import Attributes, Tier
+from market.main import rules_of
 from market.settings import MarketSettings, parse_settings
 from tests.unit.market.builders import DOMAIN, MARKET_KEY, RULES
 
@@ -94,3 +97,16 @@ def test_rules_are_made_of_settings_and_deployment() -> None:
 def test_rules_that_contradict_each_other_are_settings_errors(more: str, said: str) -> None:
     with pytest.raises(SettingsInvalid, match=re.escape(said)):
         read(more).rules(deployment(), MARKET_KEY.address)
+
+
+def test_an_attribute_table_becomes_part_of_the_rules_and_a_wrong_one_is_named(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "attributes.json"
+    table = Attributes(tiers=(Tier(provider=MARKET_KEY.address, start_delay_s=30),))
+    file.write_bytes(to_json(table))
+    settings = read(f'attributes = "{file}"')
+    assert rules_of(settings, deployment(), MARKET_KEY.address).attributes == table
+    file.write_text('{"tiers": 1}')
+    with pytest.raises(SettingsInvalid, match=r"attributes: .*attributes\.json: "):
+        rules_of(settings, deployment(), MARKET_KEY.address)
