@@ -205,9 +205,8 @@ async def serve(settings: MarketSettings) -> None:
         before = market.restated()
         await performer.restate([*unwritten.effects, *before])
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(_warm_up)
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
-        for task in (runner.run, performer.write, sequencer.run, *listening):
+        for task in (_warm_up, runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
         nursery.start_soon(performer.resend, before, market.restated, lambda: runner.waiting)
