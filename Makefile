@@ -90,6 +90,7 @@ clean:  ## remove everything that these targets made
 	$(UV) pip sync --quiet --compile-bytecode --require-hashes requirements.lock $(CHAIN)
 	$(UV) pip install --quiet --no-deps -e .
 	$(BIN)/python -m compileall -q $(PACKAGES)
+	$(BIN)/python -c 'from market.kernel import warm_up; warm_up()' # else the first market does
 	@touch $@
 
 .tools/bin/uv:
