@@ -165,12 +165,8 @@ async def serve(settings: MarketSettings) -> None:
         database = stack.enter_context(closing(Database(settings.database_url)))
         database.claim()
         database.create(owner=rules.owner)
-        market, metrics, clock, book = (
-            Matchmaker(rules),
-            Metrics(),
-            SystemClock(),
-            SqlBook(database, header_signer(key)),
-        )
+        market, metrics, clock = Matchmaker(rules), Metrics(), SystemClock()
+        book = SqlBook(database, header_signer(key))
         performer = Performer(book, metrics.performed)
         runner = Runner[MatchmakerEvent, MarketEffect](
             market, performer, clock, name="market", lane=lane_of, journal=SqlJournal(database)
