@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cloud_gpu.protocol.calls import OpenBatch
+from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall, pairs_of
 from cloud_gpu.protocol.chain_events import (
     ChainAdvanced,
     ChainReorganised,
@@ -19,12 +19,12 @@ from cloud_gpu.protocol.chain_events import (
     LeaseOpened,
     TransactionFailed,
 )
-from cloud_gpu.protocol.effects import ListAsk, UnlistAsk
+from cloud_gpu.protocol.effects import ListAsk, Transact, UnlistAsk
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import BidWithdrawn
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineKey
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.orders import Bid
+from cloud_gpu.protocol.orders import Ask, Bid, BidFlags, Scope, Terms
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Digest
 from market.matchmaker import Matchmaker
@@ -33,7 +33,6 @@ from tests.unit.market.builders import (
     RULES,
     Desk,
     advert,
-    batches,
     joined,
     machine,
     opened,
@@ -78,7 +77,8 @@ class MarketHistory(RuleBasedStateMachine):
         """Leases that are open now: (block, bid, event)."""
         self.used: list[tuple[int, tuple[object, int]]] = []
         """(block, nonce) of all openings."""
-        self.unanswered: list[tuple[OpenBatch, int]] = []
+        self.unanswered: list[tuple[OpeningCall, int, tuple[MatchedOrders, ...]]] = []
+        """Call, entry, and what it opens: one lease, or all of a gang."""
         self.next_seq = {machine(name, index): 1 for name in PROVIDERS for index in range(MACHINES)}
         self.announced = 0
 
@@ -110,10 +110,23 @@ class MarketHistory(RuleBasedStateMachine):
         limit=st.sampled_from(("0.95", "1.10", "1.30")),
         nonce=st.integers(0, 3),
         life=st.sampled_from((5, 20, 200)),
+        count=st.sampled_from((1, 1, 2, 3)),
+        scope=st.sampled_from((Scope.ANY, Scope.NODE)),
     )
-    def submit(self, name: str, limit: str, nonce: int, life: int) -> None:
-        ends = self.desk.now // 1000 + life
-        signed = order(name, limit=limit, nonce=nonce, start_by=ends)
+    def submit(
+        self, name: str, limit: str, nonce: int, life: int, count: int, scope: Scope
+    ) -> None:
+        ends, flags = self.desk.now // 1000 + life, int(BidFlags.PAY_AS_ASK)
+        wanting = Terms(scope=scope)
+        signed = order(
+            name,
+            limit=limit,
+            nonce=nonce,
+            start_by=ends,
+            count=count,
+            flags=flags,
+            wanting=wanting,
+        )
         self.bids[signed.bid.payload.id] = signed.bid.payload
         self.desk.submit(signed)
         self.look()
@@ -127,18 +140,18 @@ class MarketHistory(RuleBasedStateMachine):
     @precondition(lambda self: self.unanswered)
     @rule(pick=st.integers(0, 99), skip=st.sampled_from(SKIPS), opens=st.booleans())
     def answer(self, pick: int, skip: tuple[RejectReason, str], opens: bool) -> None:
-        call, position = self.unanswered.pop(pick % len(self.unanswered))
-        entry = call.matches[position]
-        ask, bid = entry.ask.payload, entry.bid.payload
-        key_ = MachineKey(provider=ask.provider, index=ask.index)
-        is_free = self.next_seq[key_] == ask.seq and not self.is_leased(key_)
+        call, position, entries = self.unanswered.pop(pick % len(self.unanswered))
+        asks, bid = [entry.ask.payload for entry in entries], entries[0].bid.payload
         is_unused = (bid.buyer, bid.nonce) not in [nonce for _, nonce in self.used]
-        if opens and is_free and is_unused:
-            event = opened(bid, key_, call.price, seq=ask.seq)
-            self.desk.mine(event)
-            self.on_chain.append((self.desk.block, bid, event))
+        if opens and is_unused and all(map(self.is_free, asks)):
+            events = [
+                opened(bid, key_of(ask), ask.min_price_per_hour, seq=ask.seq, gpus=1)
+                for ask in asks
+            ]
+            self.desk.mine(*events)
+            self.on_chain += [(self.desk.block, bid, event) for event in events]
             self.used.append((self.desk.block, (bid.buyer, bid.nonce)))
-            self.next_seq[key_] = ask.seq + 1
+            self.next_seq |= {key_of(ask): ask.seq + 1 for ask in asks}
         else:
             reason, field = skip if is_unused else SKIPS[1]
             self.desk.mine(
@@ -180,22 +193,35 @@ class MarketHistory(RuleBasedStateMachine):
     @rule()
     def reorganise(self) -> None:
         """The newest block opened a lease; it is replaced by one in which it opens again."""
-        block, bid, event = self.on_chain[-1]
+        block, bid, _ = self.on_chain[-1]
         self.desk.tell(ChainReorganised(block=block - 1))
         self.check()
-        self.desk.tell(event, ChainAdvanced(block=block, at=self.desk.now // 1000))
-        assert self.desk.report_of(bid.id).state is BidState.OPENED
+        events = [event for at, _, event in self.on_chain if at == block]
+        self.desk.tell(*events, ChainAdvanced(block=block, at=self.desk.now // 1000))
+        report = self.desk.report_of(bid.id)
+        assert report.state is BidState.OPENED
+        assert len(report.leases) == bid.count
         self.look()
 
     # What must hold.
+
+    def is_free(self, ask: Ask) -> bool:
+        key_ = key_of(ask)
+        return self.next_seq[key_] == ask.seq and not self.is_leased(key_)
 
     def is_leased(self, machine_: MachineKey) -> bool:
         return any(event.terms.key.machine == machine_ for _, _, event in self.on_chain)
 
     def look(self) -> None:
         """Collect what the market posted since the last look."""
-        for call in batches(self.desk.effects[self.seen :]):
-            self.unanswered += [(call, position) for position in range(len(call.matches))]
+        for effect in self.desk.effects[self.seen :]:
+            if not isinstance(effect, Transact):
+                continue
+            call = effect.call
+            if isinstance(call, OpenGang):
+                self.unanswered.append((call, 0, pairs_of(call)))
+            elif isinstance(call, OpenBatch):
+                self.unanswered += [(call, n, (entry,)) for n, entry in enumerate(call.matches)]
         self.seen = len(self.desk.effects)
 
     @invariant()
@@ -245,6 +271,10 @@ class MarketHistory(RuleBasedStateMachine):
         assert not waiting, "bids whose start-by has passed still wait"
         assert self.desk.market.status().openings == 0
         assert self.desk.market.deadline is None
+
+
+def key_of(ask: Ask) -> MachineKey:
+    return MachineKey(provider=ask.provider, index=ask.index)
 
 
 TestMarketHistory = MarketHistory.TestCase

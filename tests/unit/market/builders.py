@@ -36,7 +36,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Advert, Ask, Bid, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
 from cloud_gpu.protocol.ties import subject_of
-from cloud_gpu.protocol.units import BasisPoints, Instant, Price, TokenAmount, cost_down
+from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.book import RestingAsk, RestingBid
 from market.health import health_of
@@ -203,12 +203,14 @@ def provider(
     return events
 
 
-def opened(bid: Bid, of: MachineKey, at: Price, *, seq: int = 1, at_s: int = NOW_S) -> LeaseOpened:
-    """The chain says that a bid's lease is funded."""
+def opened(
+    bid: Bid, of: MachineKey, at: Price, *, seq: int = 1, at_s: int = NOW_S, gpus: int = 0
+) -> LeaseOpened:
+    """The chain says that a bid's lease is funded; of `gpus` GPUs, or of all."""
     terms = LeaseTerms(
         key=LeaseKey(provider=of.provider, index=of.index, seq=seq),
         buyer=bid.buyer,
-        cap=cost_down(at, bid.quantity),
+        cap=cost_down(at, GpuSeconds((gpus or bid.count) * bid.duration)),
         duration=bid.duration,
         start_deadline=at_s + 600,
         market_id=1,
