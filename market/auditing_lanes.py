@@ -70,6 +70,7 @@ class LaneAudit(Generic[OrderT]):
             self.lists.apply(body)
         except KeyError as error:
             yield Difference(facts.number, "body", f"{error.args[0]} is gone", "what was there")
+        yield from self._entered(facts, body)
         for row in body.orders:
             if Digest.parse(row.key) not in accepted:
                 what = "one that came out of the inbox"
@@ -110,20 +111,17 @@ class LaneAudit(Generic[OrderT]):
         needed = tie_of(self._seeds[batch], subject)
         yield from differing(facts.number, f"{field}.tie", tie, needed)
 
-    # What left, and what was matched.
+    # What came, what left, and what was matched.
 
-    def _gone(self, facts: RoundFacts, body: RoundBody) -> Iterator[Difference]:
-        gone = {each.order for each in body.orders_gone}
-        placed = {row.key for row in body.orders}
+    def _entered(self, facts: RoundFacts, body: RoundBody) -> Iterator[Difference]:
+        gone, placed = {each.order for each in body.orders_gone}, self.lists.orders.rows
         for order in sorted(self.entered - gone):
             if str(order) not in placed:
-                yield Difference(
-                    facts.number,
-                    f"orders {order}",
-                    "nothing",
-                    "the order that came in, or what became of it",
-                )
+                what = "the order that came in, or what became of it"
+                yield Difference(facts.number, f"orders {order}", "nothing", what)
         self.entered.clear()
+
+    def _gone(self, facts: RoundFacts, body: RoundBody) -> Iterator[Difference]:
         for each in body.orders_gone:
             if not self._may_be_gone(facts, each):
                 what = "took part without a match before: nothing of the kind can follow"

@@ -6,6 +6,7 @@ import typer
 
 from market.cli.api import api
 from market.cli.book import book
+from market.cli.prove import check, prove
 from market.cli.replay import replay
 from market.cli.run import run as run_command
 
@@ -28,4 +29,6 @@ def _before() -> None:
 app.command("run")(run_command)
 app.command("api")(api)
 app.command("replay")(replay)
+app.command("prove")(prove)
+app.command("check-proof")(check)
 app.command("book")(book)

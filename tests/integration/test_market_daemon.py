@@ -81,6 +81,9 @@ async def test_a_gossiped_ask_and_a_posted_bid_become_a_funded_lease(
     assert [lease["bid"] for lease in leases] == [str(order.bid.payload.id)]
     health = market.get("/healthz")
     assert (health.status_code, health.json()["rounds"]) == (200, 1)
+    audit = market_command("replay", "--json", "--verify", market.url)
+    assert audit.returncode == 0, audit.stderr
+    assert (json.loads(audit.stdout)["rounds"], json.loads(audit.stdout)["matches"]) == (1, 1)
     assert market.end() == 0
 
 

@@ -16,18 +16,19 @@ from cloud_gpu.protocol.values import ZERO_DIGEST
 from market.auditing import Auditor
 from market.differences import Difference
 from market.matchmaker import Matchmaker
+from market.proving import Prover
 from market.receipts import header_signer
 from market.round_lists import RoundLists
-from market.rules import MatchmakerEvent, RulesSet
+from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from market.store.journal import FIRST_HEAD, next_head
 from tests.unit.market.builders import MARKET_KEY, NOW, RULES, Desk
 
 Entry = tuple[MatchmakerEvent, Instant]
 
 
-def journal_of(desk: Desk) -> list[Entry]:
+def journal_of(desk: Desk, rules: MarketRules = RULES) -> list[Entry]:
     """As the runner writes it."""
-    return [(RulesSet(rules=RULES), NOW), *desk.log]
+    return [(RulesSet(rules=rules), NOW), *desk.log]
 
 
 def effects_of(journal: Iterable[Entry]) -> list[MarketEffect]:
@@ -38,7 +39,9 @@ def effects_of(journal: Iterable[Entry]) -> list[MarketEffect]:
 
 def published(journal: Sequence[Entry], signer: Signer = MARKET_KEY) -> list[PublishedRound]:
     """Every round of a journal."""
-    market, sign = Matchmaker(RULES), header_signer(signer)
+    first, sign = journal[0][0], header_signer(signer)
+    assert isinstance(first, RulesSet)
+    market = Matchmaker(first.rules)
     head, before, found = FIRST_HEAD, ZERO_DIGEST, []
     for event, now in journal:
         head = next_head(head, now, to_json(event))
@@ -78,3 +81,11 @@ def audited(rounds: Iterable[PublishedRound], **given: Any) -> tuple[Difference 
         if (found := auditor.check(each)) is not None:
             return found, auditor
     return auditor.end(), auditor
+
+
+def prover_of(rounds: Iterable[PublishedRound]) -> Prover:
+    """A stranger who read these rounds."""
+    prover = Prover(MARKET_KEY.address)
+    for each in rounds:
+        prover.take(each)
+    return prover
