@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cloud_gpu.client import Job, Lease
-    from cloud_gpu.main import AsyncSession, Gang, Session, open_group_buyer, open_trader
+    from cloud_gpu.main import (
+        AsyncSession,
+        Gang,
+        GivenSession,
+        Session,
+        open_group_buyer,
+        open_trader,
+    )
     from cloud_gpu.outcomes import Bill, Cost, RunResult
     from cloud_gpu.protocol.errors import (
         ChainUnavailable,
@@ -33,6 +40,7 @@ __all__ = [
     "Cost",
     "FundsTooSmall",
     "Gang",
+    "GivenSession",
     "Job",
     "Lease",
     "LeaseInterrupted",
@@ -51,7 +59,14 @@ __all__ = [
 
 _ELSEWHERE = {
     "cloud_gpu.client": ("Job", "Lease"),
-    "cloud_gpu.main": ("AsyncSession", "Gang", "Session", "open_group_buyer", "open_trader"),
+    "cloud_gpu.main": (
+        "AsyncSession",
+        "Gang",
+        "GivenSession",
+        "Session",
+        "open_group_buyer",
+        "open_trader",
+    ),
     "cloud_gpu.outcomes": ("Bill", "Cost", "RunResult"),
 }
 _HOME = {name: home for home, names in _ELSEWHERE.items() for name in names}

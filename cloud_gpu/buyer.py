@@ -34,12 +34,15 @@ from cloud_gpu.protocol.events import (
     InputsPushed,
     JobWanted,
     KillWanted,
+    LeaseGiven,
     LeaseWanted,
     MarketSilent,
     MessageReceived,
     SendFailed,
 )
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseTerms
+from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import GpuSeconds, Instant, unix_seconds
 from cloud_gpu.rhythm import ChainTime, Rhythm
 from cloud_gpu.spending import Purse, Tab, price_of
@@ -132,9 +135,11 @@ class Buyer:
                 return []  # what was not delivered is said again in its time
             case LeaseWanted():
                 return self._want(event, now)
+            case LeaseGiven():
+                return self._take_up(event, now)
             case CloseWanted():
                 self._closing = True
-                self._is_over = self._is_over or self._placement is None
+                self._is_over = self._is_over or self.phase is Phase.IDLE
                 return []
             case JobWanted() | KillWanted() | InputsPushed() | InputsNotPushed():
                 if self._holding is not None and not self._is_over:
@@ -160,6 +165,33 @@ class Buyer:
             is_quiet=event.member > 0,
         )
         return self._placement.start(now)
+
+    def _take_up(self, event: LeaseGiven, now: Instant) -> list[BuyerEffect]:
+        if self.phase is not Phase.IDLE:
+            return []
+        # Not a fact that a longer chain takes back: nobody would tell it again.
+        funded = self._hold(event.terms, event.order, event.gpus)
+        assert self._holding is not None
+        return [funded, *self._holding.met(event.advert, now)]
+
+    def _hold(self, terms: LeaseTerms, order: SignedBid, gpus: int) -> Tell:
+        self._holding = Holding(
+            terms,
+            order,
+            gpus=gpus,
+            purse=self._purse,
+            peer=self._own,
+            rhythm=self._rhythm,
+            time=self._time,
+        )
+        funded = LeaseFunded(
+            lease=terms.key,
+            gpus=gpus,
+            price=price_of(terms.cap, GpuSeconds(gpus * order.bid.payload.duration)),
+            cap=terms.cap,
+            duration=terms.duration,
+        )
+        return Tell(notice=funded)
 
     def _on_market(self, event: _MarketEvent, now: Instant) -> list[BuyerEffect]:
         placement = self._placement
@@ -219,23 +251,7 @@ class Buyer:
         if place != self._member:
             return []
         self._said_after[_Fact.OPENED] = self._block
-        self._holding = Holding(
-            event.terms,
-            order,
-            gpus=gpus,
-            purse=self._purse,
-            peer=self._own,
-            rhythm=self._rhythm,
-            time=self._time,
-        )
-        funded = LeaseFunded(
-            lease=event.terms.key,
-            gpus=gpus,
-            price=price_of(event.terms.cap, GpuSeconds(gpus * order.bid.payload.duration)),
-            cap=event.terms.cap,
-            duration=event.terms.duration,
-        )
-        return [Tell(notice=funded), *self._meet(now)]
+        return [self._hold(event.terms, order, gpus), *self._meet(now)]
 
     def _on_lease(self, event: _LeaseFact, now: Instant) -> list[BuyerEffect]:
         holding = self._holding

@@ -12,20 +12,18 @@ from typing import Protocol
 
 from cloud_gpu.bidding import LeaseRequest, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
+from cloud_gpu.ending import ending_call
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
 from cloud_gpu.members import ABANDON_S, Member, Wanted
-from cloud_gpu.opening import Opening
-from cloud_gpu.protocol.calls import ChainCall, ExpireLease, RefundUnstarted, StopLease
+from cloud_gpu.opening import Opening, WaitedTooLong
+from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import AnyNotice
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
     FundsTooSmall,
     NoMatch,
-    Rejected,
-    Rejection,
-    RejectReason,
 )
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
@@ -38,6 +36,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, shortfall
+from cloud_gpu.taking import Given, lease_given, lease_opened
 from cloud_gpu.vault import require_market
 
 __all__ = ["Client", "Job", "Lease"]
@@ -178,7 +177,7 @@ class Client:
         or nobody does. Raises `ChainUnavailable`, `Rejected` while nothing can be done yet.
         """
         view = await self._chain.machine(lease.machine)
-        call = _ending_call(lease, view, await self._chain.chain_time(), self._rhythm.claim_s)
+        call = ending_call(lease, view, await self._chain.chain_time(), self._rhythm.claim_s)
         if call is None:
             return view.status
         await self._chain.submit(call)
@@ -244,9 +243,69 @@ class Client:
             raise
         for spare in (member for member in members if member.is_spare):
             await spare.line.close()
-        return tuple(self._lease(each, request, echo) for each in members if not each.is_spare)
+        return tuple(
+            self._lease(each, echo, verified=request.verified)
+            for each in members
+            if not each.is_spare
+        )
 
-    def _lease(self, member: Member, request: LeaseRequest, echo: Echo) -> Lease:
+    async def take_up(
+        self,
+        given: LeaseKey | Given,
+        *,
+        echo: Echo,
+        progress: Progress,
+        within_s: float | None = None,
+    ) -> Lease:
+        """Start the meter of a lease that a future or a group buy opens for this account.
+
+        Waits until it is open. Raises `Rejected` (started, over, not ours, its node unknown), and
+        as `open` does.
+        """
+        until = None if within_s is None else self._clock.now() + int(within_s * 1000)
+        lines = await self._lines()  # a start window may be seconds
+
+        async def next_look() -> None:
+            if until is not None and self._clock.now() >= until:
+                raise WaitedTooLong(f"no lease opened within {within_s:g} s")
+            await self._chain.catch_up(await self._chain.chain_time() + 1)
+
+        adverts: list[SignedAdvert] = []
+        if isinstance(given, Given):
+            progress("waiting until the lease opens")
+            lease = await lease_opened(given, self.leases, next_look)
+            if given.is_of_group:
+                found = await self._market.group_leases(given.opened_by, self._purse.account)
+                adverts += [each.advert for each in found if each.advert is not None]
+        else:
+            lease = given
+        view, products = await self._chain.machine(lease.machine), await self.products()
+        product = next((each for each in products if each.id == view.product), None)
+        if product is None:
+            raise ChainUnavailable(f"lease {lease}: its product {view.product} was not read yet")
+        wanted = lease_given(
+            lease,
+            view,
+            product,
+            [*adverts, *await self._market.asks(product.gpu_class)],
+            buyer=self._purse.account,
+            account=await self.account(),
+            market=await self.market(),
+            start_window_s=self._deployment.windows.start,
+        )
+        buyer = Buyer(purse=self._purse, peer=lines.peer, rhythm=self._rhythm)
+        opening = Opening(progress)
+        line = await lines.start(buyer, opening.take)
+        member = Member(buyer, opening, line, self._clock)
+        line.post(wanted)
+        try:
+            await member.decided(until, within_s)
+        except BaseException:
+            await lines.finish(partial(member.give_up, progress), ABANDON_S + 2)
+            raise
+        return self._lease(member, echo, verified=False)
+
+    def _lease(self, member: Member, echo: Echo, *, verified: bool) -> Lease:
         opening = member.opening
         assert opening.funded is not None
         assert opening.usable is not None
@@ -259,7 +318,7 @@ class Client:
             gpus=opening.funded.gpus,
             claim_s=self._rhythm.claim_s,
             echo=echo,
-            verified=request.verified,
+            verified=verified,
         )
         opening.hand_over(lease.take)
         return lease
@@ -312,34 +371,3 @@ class Client:
             f" free, needed {format_tokens(needed)} for this lease at its limit price."
             f" `cloud-gpu wallet fund {missing}` puts the rest in.",
         )
-
-
-def _ending_call(
-    lease: LeaseKey, view: MachineView, at: int, claim_s: int
-) -> StopLease | RefundUnstarted | ExpireLease | None:
-    """What ends a lease at a time in Unix seconds; None: it is over. Raises `Rejected`: not yet."""
-    if view.seq != lease.seq:
-        return None
-    possible_at = 0
-    call: StopLease | RefundUnstarted | ExpireLease
-    match view.status:
-        case MachineStatus.FUNDED:
-            possible_at, call = view.start + 1, RefundUnstarted(lease=lease)
-        case MachineStatus.ACTIVE if at < view.start + view.duration:
-            call = StopLease(lease=lease)
-        case MachineStatus.ACTIVE | MachineStatus.STOPPED:
-            possible_at = view.start + view.duration + claim_s + 1
-            call = ExpireLease(lease=lease)
-        case _:
-            return None
-    if at < possible_at:
-        raise Rejected(
-            Rejection(
-                reason=RejectReason.WRONG_STATE,
-                field="lease",
-                found=view.status.name.lower(),
-                needed=f"{possible_at - at} s more",
-                next="Anybody may end it then; until then its provider does.",
-            )
-        )
-    return call

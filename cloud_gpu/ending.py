@@ -9,10 +9,19 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from cloud_gpu.counterpart import OnlyKey
-from cloud_gpu.protocol.calls import ChainCall, CloseBatch, ExpireLease, StopLease
+from cloud_gpu.protocol.calls import (
+    ChainCall,
+    CloseBatch,
+    ExpireLease,
+    RefundUnstarted,
+    StopLease,
+)
 from cloud_gpu.protocol.effects import BuyerEffect, Send, Transact
+from cloud_gpu.protocol.errors import Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.lease import LeaseKey, MachineStatus
 from cloud_gpu.protocol.messages import CloseAsked, FinalOffered
+from cloud_gpu.protocol.ports import MachineView
 from cloud_gpu.protocol.signing import Verified, verify
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.rhythm import ChainTime, Rhythm
@@ -125,3 +134,34 @@ class Ending:
         self._step = step
         self._again_at = now if step is not _Step.CLOSING else now + patience
         self._patient_until = now + patience
+
+
+def ending_call(
+    lease: LeaseKey, view: MachineView, at: int, claim_s: int
+) -> StopLease | RefundUnstarted | ExpireLease | None:
+    """What ends a lease at a time in Unix seconds; None: it is over. Raises `Rejected`: not yet."""
+    if view.seq != lease.seq:
+        return None
+    possible_at = 0
+    call: StopLease | RefundUnstarted | ExpireLease
+    match view.status:
+        case MachineStatus.FUNDED:
+            possible_at, call = view.start + 1, RefundUnstarted(lease=lease)
+        case MachineStatus.ACTIVE if at < view.start + view.duration:
+            call = StopLease(lease=lease)
+        case MachineStatus.ACTIVE | MachineStatus.STOPPED:
+            possible_at = view.start + view.duration + claim_s + 1
+            call = ExpireLease(lease=lease)
+        case _:
+            return None
+    if at < possible_at:
+        raise Rejected(
+            Rejection(
+                reason=RejectReason.WRONG_STATE,
+                field="lease",
+                found=view.status.name.lower(),
+                needed=f"{possible_at - at} s more",
+                next="Anybody may end it then; until then its provider does.",
+            )
+        )
+    return call

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cloud_gpu.adapters.client_folder import client_folder, remove_left_folders
 from cloud_gpu.adapters.configuration import keep_logs_apart, load_settings
 from cloud_gpu.adapters.gangs import BlockingGang
+from cloud_gpu.adapters.given import BlockingGiven
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
 from cloud_gpu.adapters.this_machine import ThisMachine
@@ -28,6 +29,8 @@ from cloud_gpu.settings import Settings
 
 if TYPE_CHECKING:
     from cloud_gpu.group_buyer import GroupBuyer
+    from cloud_gpu.protocol.lease import LeaseKey
+    from cloud_gpu.taking import Given
     from cloud_gpu.trader import Trader
 
 T = TypeVar("T")
@@ -127,6 +130,21 @@ class Session(BlockingSession):
     clients = _CLIENTS
 
 
+class GivenSession(BlockingGiven):
+    """A `Session` in a lease that a future or a group buy opened for this account.
+
+        with GivenSession("0x…/3/1") as s:
+            s.run("python train.py")
+
+    Named as `cloud-gpu group show` and `future positions` do, before its start deadline; or a
+    `taking.Given`, to wait for what a campaign or a contract will open. Leaving a future's lease
+    early costs margin for the time that is left. Raises as `Session`, and `Rejected` for a lease
+    that cannot be taken up.
+    """
+
+    clients = _CLIENTS
+
+
 class AsyncSession(AsyncioSession):
     """`Session` for an asyncio loop: `async with`, and every method awaited."""
 
@@ -213,6 +231,12 @@ class _Outside(ThisMachine):
             raise WaitedTooLong(f"market and chain gave no answer in {within_s:g} s")
 
         return PORTAL.call(answer)
+
+    def given_session(
+        self, settings: Settings, say: Say, lease: LeaseKey | Given, within_s: int | None
+    ) -> GivenSession:
+        """A `GivenSession` of these settings."""
+        return GivenSession(lease, open_timeout=within_s, settings=settings, say=say)
 
     def trader(self, settings: Settings, within_s: float) -> AbstractContextManager[Trader]:
         """See `open_trader`."""

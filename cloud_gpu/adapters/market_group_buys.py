@@ -53,8 +53,7 @@ class MarketGroupBuys:
 
     def leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
         """What a campaign opened for a buyer."""
-        path, kind = f"/v1/group-buys/{campaign}/leases", tuple[GroupLease, ...]
-        return PORTAL.call(self._market.ask, "GET", path, kind, query={"buyer": str(buyer)})
+        return PORTAL.call(self._market.group_leases, campaign, buyer)
 
     def pledge(self, pledge: Signed[Pledge]) -> SignedReceipt:
         """Have a pledge locked; twice is once."""

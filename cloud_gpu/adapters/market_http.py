@@ -13,6 +13,7 @@ import msgspec
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
+from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -98,6 +99,11 @@ class HttpMarket:
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
         """A buyer's leases as this market follows them."""
         return await self.listed("/v1/leases", LeaseReport, {"buyer": str(buyer)})
+
+    async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
+        """What a group buy opened for a buyer. Raises `Rejected` (UNKNOWN_ORDER)."""
+        path, query = f"/v1/group-buys/{campaign}/leases", {"buyer": str(buyer)}
+        return await self.ask("GET", path, tuple[GroupLease, ...], query=query)
 
     async def listed(
         self, path: str, kind: type[T], query: dict[str, str] | None = None

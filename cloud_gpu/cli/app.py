@@ -23,6 +23,7 @@ from cloud_gpu.cli import (
     devnet,
     doctor,
     future,
+    given,
     group,
     jobs,
     leases,
@@ -84,6 +85,7 @@ app.command("quote")(command(asks.quote))
 app.command("run")(command(running.run))
 app.command("repeat", hidden=True)(command(repeat.repeat))
 app.command("up")(command(leases.up))
+app.command("take")(command(given.take))
 app.command("down")(command(leases.down))
 app.command("ps")(command(leases.ps))
 app.command("show")(command(leases.show))

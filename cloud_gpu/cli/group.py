@@ -198,7 +198,7 @@ def pledge(
     told |= {"amount": money(amount), "locked": direct}
     done = "Locked." if direct else "Handed in."
     run.say.result("pledge", told, lambda: done)
-    run.say.next(f"cloud-gpu group show {campaign}")
+    run.say.next(f"cloud-gpu take {campaign}, which waits until your lease opens, and starts it")
 
 
 def _hand_in(

@@ -102,21 +102,22 @@ def up(
             words += ["--exclude-provider", str(excluded)]
         words += ["--provider", provider] if provider else []
         words += ["--timeout", str(run.wait)] if run.wait else []
-        return _opened(run, name, words)
+        return opened(run, name, words)
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):
         wanted = wishes(request) | {"open_timeout": run.wait}
         with run.outside.session(settings, run.say.progress, **wanted) as session:
-            record |= _facts(session, request.duration)
-            _keep(run, session, record, idle_timeout)
+            record |= facts_of(session, request.duration)
+            keep(run, session, record, idle_timeout)
         assert session.bill is not None, "a session that was left has a bill"
-        record |= {"state": "ended", "bill": _bill(session.bill)}
+        record |= {"state": "ended", "bill": bill_of(session.bill)}
         desk.note(name, record)
     run.say.result("lease", record, lambda: f"{name} has ended.")
     return ExitCode.DONE
 
 
-def _keep(run: Invocation, session: OpenSession, record: dict[str, Any], idle_s: int) -> None:
+def keep(run: Invocation, session: OpenSession, record: dict[str, Any], idle_s: int) -> None:
+    """Answer other commands about an open lease, until it should end."""
     desk, keeper, name = run.outside.leases(), LeaseKeeper(session, idle_s), str(record["name"])
     with desk.answering(name, keeper.answer):
         desk.note(name, record)
@@ -128,7 +129,8 @@ def _keep(run: Invocation, session: OpenSession, record: dict[str, Any], idle_s:
     run.say.progress(f"{name} ends: {keeper.ended_by}")
 
 
-def _facts(session: OpenSession, duration: int) -> dict[str, Any]:
+def facts_of(session: OpenSession, duration: int) -> dict[str, Any]:
+    """What is noted of an open lease; `duration` in seconds."""
     lease = session.lease
     opened_at = time.time_ns() // 1_000_000
     return {
@@ -146,7 +148,8 @@ def _facts(session: OpenSession, duration: int) -> dict[str, Any]:
     }
 
 
-def _bill(bill: Bill) -> dict[str, Any]:
+def bill_of(bill: Bill) -> dict[str, Any]:
+    """What a lease cost."""
     return {
         "seconds": bill.ran_s,
         "paid": money(bill.paid),
@@ -157,7 +160,7 @@ def _bill(bill: Bill) -> dict[str, Any]:
     }
 
 
-def _opened(run: Invocation, name: str, words: list[str]) -> int:
+def opened(run: Invocation, name: str, words: list[str]) -> int:
     """Start the keeper in the background and wait until the lease is usable."""
     desk = run.outside.leases()
     if desk.is_kept(name):

@@ -18,10 +18,12 @@ from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, Cost, RunResult
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.deployment import Deployment, DeploymentTerms
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.settings import Settings
+from cloud_gpu.taking import Given
 from cloud_gpu.trader import Trader
 
 AnswerT = TypeVar("AnswerT")
@@ -304,6 +306,11 @@ class Outside(Protocol):
         self, settings: Settings, say: Progress, **words: Any
     ) -> AbstractContextManager[OpenSession]:
         """A `Session` of these settings; the words are those of `cloud_gpu.Session`."""
+
+    def given_session(
+        self, settings: Settings, say: Progress, lease: LeaseKey | Given, within_s: int | None
+    ) -> AbstractContextManager[OpenSession]:
+        """A `GivenSession`: takes up a lease that opens without a bid."""
 
     def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Note what was handed in from this machine: "bids", "futures", "pledges"."""

@@ -83,7 +83,7 @@ def fund(run: Invocation, contract: Contract) -> None:
         trader.contracts.fund(contract)
     payload = {"contract": contract, "locked": money(price)}
     run.say.result("contract-funded", payload, lambda: f"Funded {contract}.")
-    run.say.next("cloud-gpu future positions")
+    run.say.next(f"cloud-gpu take {contract}, before the window starts: it waits, and starts it")
 
 
 def nominate(

@@ -16,7 +16,7 @@ from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobSpec, ResultContent
-from cloud_gpu.protocol.lease import LeaseKey, MachineKey
+from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms, MachineKey
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
@@ -210,6 +210,18 @@ class LeaseWanted(_Event, frozen=True, kw_only=True):
     """What the market lists now: the node's addresses, should the market fall silent."""
 
 
+class LeaseGiven(_Event, frozen=True, kw_only=True):
+    """Take up a funded lease that opened without a bid: a future's, or a group buy's."""
+
+    terms: LeaseTerms
+    order: SignedBid
+    """What it must be, as a bid; nobody signed it."""
+    gpus: int
+    """Of its machine."""
+    advert: SignedAdvert
+    """Of the same provider and product: where its node is."""
+
+
 class JobWanted(_Event, frozen=True, kw_only=True):
     """Run this in the lease; its inputs are pushed by the adapter before the spec is sent."""
 
@@ -289,6 +301,7 @@ BuyerEvent: TypeAlias = (
     | SendFailed
     | ChainEvent
     | LeaseWanted
+    | LeaseGiven
     | JobWanted
     | KillWanted
     | CloseWanted

@@ -47,6 +47,16 @@ class LeaseKey(Value, frozen=True, kw_only=True, order=True):
         if not 0 <= self.seq <= limits.SEQ_MAX:
             raise ValueError(f"lease.seq is 0 to {limits.SEQ_MAX}, found {self.seq}")
 
+    @classmethod
+    def parse(cls, text: str) -> LeaseKey:
+        """Read what `str` writes: "0x…/3/1". Raises ValueError."""
+        provider, *numbers = text.strip().split("/")
+        if len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
+            raise ValueError(
+                f'a lease is written like "0x…/3/1" (provider, machine, number), found {text!r}'
+            )
+        return cls(provider=Address.parse(provider), index=int(numbers[0]), seq=int(numbers[1]))
+
     @property
     def machine(self) -> MachineKey:
         """The machine it is of."""

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainEvent
+from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec
@@ -119,6 +120,10 @@ class MarketApi(Protocol):
     async def cancel(self, statement: SignedCancellation) -> None: ...
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]: ...
+
+    async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
+        """What a group buy opened for a buyer."""
+        ...
 
 
 class Runtime(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
+from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, BidState, Receipt, SignedReceipt
@@ -103,6 +104,11 @@ class PretendMarket:
         self._require_up()
         bid = statement.body.bid
         self._reports[bid] = BidReport(bid=bid, state=BidState.CANCELLED)
+
+    async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:  # noqa: ARG002
+        """See `MarketApi`: this market keeps no group buys."""
+        self._require_up()
+        return ()
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:  # noqa: ARG002
         """See `MarketApi`: this market knows of none."""
