@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     MarketEffect,
     ReportBid,
@@ -19,7 +20,8 @@ from cloud_gpu.protocol.events import (
     PledgeSubmitted,
 )
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.rounds import Arrival, ArrivalKind
+from cloud_gpu.protocol.merkle import Tree, leaf_of
+from cloud_gpu.protocol.rounds import Arrival, ArrivalKind, PublishedRound, Sequenced
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.rules import MarketRules, MatchmakerEvent
 
@@ -47,6 +49,16 @@ def arrival_of(
             return None
     refused = "" if kind is ArrivalKind.CANCELLATION else _refusal(order, out)
     return Arrival(inbox=event.inbox, order=order, kind=kind, journal=journal, refused=refused)
+
+
+def sequenced(published: PublishedRound, inbox: int) -> Sequenced | None:
+    """The arrival at a position of the inbox; None: the round has none there."""
+    arrivals = published.body.arrivals
+    tree = Tree([leaf_of(to_json(each)) for each in arrivals])
+    for place, each in enumerate(arrivals):
+        if each.inbox == inbox:
+            return Sequenced(header=published.header, arrival=each, path=tree.path(place))
+    return None
 
 
 def _refusal(order: Digest, out: Sequence[MarketEffect]) -> str:

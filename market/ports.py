@@ -201,6 +201,9 @@ class RoundsView(Protocol):
     def round(self, number: int) -> bytes | None:
         """A `PublishedRound` as its JSON."""
 
+    def covering(self, inbox: int) -> bytes | None:
+        """The round that says what came out of the inbox at a position; None: not yet."""
+
 
 class BookWriter(Protocol):
     """The matchmaker's side of the public tables."""

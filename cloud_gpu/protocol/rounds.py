@@ -13,6 +13,7 @@ from typing import ClassVar, Final, TypeAlias
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.merkle import Path
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Domain, Signed, Statement
@@ -310,6 +311,15 @@ class RoundHeader(Value, frozen=True, kw_only=True):
 
 
 SignedHeader = Statement[RoundHeader]
+
+
+class Sequenced(Value, frozen=True, kw_only=True):
+    """The second receipt: where an order came into the journal, under a header of the market's."""
+
+    header: SignedHeader
+    arrival: Arrival
+    path: Path
+    """From the arrival to `header.body.facts.roots.arrivals`."""
 
 
 class PublishedRound(Value, frozen=True, kw_only=True):

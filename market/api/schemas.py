@@ -29,7 +29,7 @@ from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
+from cloud_gpu.protocol.rounds import PublishedRound, Sequenced, SignedHeader
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address, Value
@@ -90,6 +90,7 @@ _TYPES: Final[tuple[Any, ...]] = (
     CampaignNotice,
     SignedHeader,
     PublishedRound,
+    Sequenced,
 )
 _describer = Describer()
 _REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}

@@ -45,6 +45,14 @@ class SqlRounds:
             row = connection.execute(wanted).first()
         return None if row is None else _joined(octets(row.header), octets(row.body))
 
+    def covering(self, inbox: int) -> bytes | None:
+        """See `RoundsView`."""
+        columns = self._table.c
+        wanted = select(func.min(columns.number)).where(columns.inbox_to >= inbox)
+        with self._database.reading() as connection:
+            number: int | None = connection.scalar(wanted)
+        return None if number is None else self.round(number)
+
     def all(self) -> Iterator[bytes]:
         """Every round, in order."""
         columns, last = self._table.c, -1
@@ -80,8 +88,14 @@ def write_round(connection: Connection, effect: PublishRound, sign: SignHeader) 
             " entries were lost. Restore the database from a copy"
         )
     header = RoundHeader(facts=effect.facts, before=before, journal_head=Digest(octets(head)))
-    columns = {"header": to_json(sign(header)), "body": to_json(effect.body)}
-    connection.execute(table.insert().values(number=number, **columns))
+    connection.execute(
+        table.insert().values(
+            number=number,
+            inbox_to=effect.facts.inbox_to,
+            header=to_json(sign(header)),
+            body=to_json(effect.body),
+        )
+    )
 
 
 def _id_of(header: bytes) -> Digest:

@@ -170,6 +170,8 @@ class RoundRow(SQLModel, table=True):
 
     __tablename__ = "round"
     number: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    inbox_to: int = Field(index=True, sa_type=_WORD)
+    """Up to which position it covers the inbox."""
     header: bytes
     """Signed."""
     body: bytes

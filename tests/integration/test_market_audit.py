@@ -13,7 +13,8 @@ import pytest
 from cloud_gpu.protocol.adapters.command_line import run_command_line
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import Transact
-from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
+from cloud_gpu.protocol.merkle import leads_to
+from cloud_gpu.protocol.rounds import PublishedRound, Sequenced, SignedHeader
 from market.adapters.rounds_source import read_rounds
 from market.api.errors import PROBLEM_TYPE
 from market.auditing import Audited
@@ -192,3 +193,9 @@ async def test_the_api_serves_headers_and_rounds(api: Api, desk: Desk, database:
     missing = await api.client.get("/v1/rounds/2")
     assert (missing.status_code, missing.headers["content-type"]) == (404, PROBLEM_TYPE)
     assert (await api.client.get("/v1/rounds/0")).status_code == 400
+    answer = await api.client.get("/v1/arrivals/2")
+    second = from_json(answer.content, Sequenced)
+    assert (second.header, second.arrival.order) == (header, id_of(LOW))
+    root = header.body.facts.roots.arrivals
+    assert leads_to(root, to_json(second.arrival), second.path)
+    assert (await api.client.get("/v1/arrivals/3")).status_code == 404

@@ -20,6 +20,12 @@ def upgrade() -> None:
             autoincrement=False,
             nullable=False,
         ),
+        sa.Column(
+            "inbox_to",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            index=True,
+            nullable=False,
+        ),
         sa.Column("header", sa.LargeBinary(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
     )
