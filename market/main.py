@@ -56,6 +56,7 @@ from market.store.futures import SqlFutures
 from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
 from market.store.journal import SqlJournal
+from market.store.news import SqlNews
 from market.store.rounds import SqlRounds
 from market.store.views import SqlBook
 
@@ -146,6 +147,7 @@ def worker_app(settings: MarketSettings) -> FastAPI:
         standing=following.standing,
         metrics=Metrics(),
         limiting=_limiting(settings),
+        news=SqlNews(database),
     )
     made = create_app(front, following.running)
     made.state.database = database
@@ -196,6 +198,7 @@ async def serve(settings: MarketSettings) -> None:
             standing=standing,
             metrics=metrics,
             limiting=_limiting(settings),
+            news=SqlNews(database),
         )
         runner.post(RulesSet(rules=rules))
         before = market.restated()

@@ -26,6 +26,7 @@ from cloud_gpu.protocol.group_reports import (
 )
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.news import Topic
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
@@ -203,6 +204,30 @@ class RoundsView(Protocol):
 
     def covering(self, inbox: int) -> bytes | None:
         """The round that says what came out of the inbox at a position; None: not yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptNews:
+    """One thing that changed."""
+
+    number: int
+    topic: Topic
+    product: int
+    """0: none, or not known."""
+    accounts: frozenset[str]
+    """Those concerned."""
+    body: bytes
+    """JSON."""
+
+
+class NewsView(Protocol):
+    """What changed in the public tables, by number. All calls raise StorageFailed."""
+
+    def bounds(self) -> tuple[int, int]:
+        """The oldest number that is kept and the newest; (n + 1, n) when none is."""
+
+    def after(self, number: int, count_max: int) -> Sequence[KeptNews]:
+        """What comes behind a number, in order."""
 
 
 class BookWriter(Protocol):

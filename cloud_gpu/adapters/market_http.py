@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from cloud_gpu.adapters.market_events import PATH, EventFeed, Events, Interest
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
@@ -118,6 +121,17 @@ class HttpMarket:
                 break
             query = dict(httpx.URL(following).params)
         return tuple(found)
+
+    def watch(
+        self, interest: Interest, after: int | None = None
+    ) -> AbstractAsyncContextManager[Events]:
+        """What happens at the market, as it does: `async with …watch() as events: async for …`.
+
+        `after` is the number that was heard last; None: from now on. Connections that end are made
+        again, and what was missed is told; a `Cut` says what cannot be.
+        """
+        failure = partial(self._failure, "GET", PATH)
+        return EventFeed(self._http, interest, after, failure).listening()
 
     async def ask(
         self,

@@ -30,6 +30,7 @@ from market.api.routes import (
     auctions,
     bids,
     bulk,
+    events,
     futures,
     group_buys,
     leases,
@@ -63,6 +64,9 @@ _SHORT_WAYS = [
 """Routes that orders take, found before FastAPI's own, which describe them: a fifth of the time."""
 
 
+_ROUTES = market, auctions, bids, bulk, events, futures, group_buys, leases, rounds, service
+
+
 def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """One app over one front; `lifespan` surrounds its serving."""
     app = FastAPI(
@@ -75,7 +79,18 @@ def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastA
     )
     app.state.front = front
     app.router.routes += _SHORT_WAYS
-    for each in (market, auctions, bids, bulk, futures, group_buys, leases, rounds, service):
+    for each in (
+        market,
+        auctions,
+        bids,
+        bulk,
+        events,
+        futures,
+        group_buys,
+        leases,
+        rounds,
+        service,
+    ):
         app.include_router(each.router)
     app.add_exception_handler(Refused, on_refused)
     app.add_exception_handler(StorageFailed, on_storage_failed)

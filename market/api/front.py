@@ -23,11 +23,22 @@ from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Digest
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
+from market.api.newsroom import Newsroom
 from market.api.taking import Taking
 from market.futures_door import check_future
 from market.health import Health
 from market.intake import check_bid
-from market.ports import BookView, FuturesView, GroupsView, Inbox, Kept, RoundsView, SignReceipt
+from market.ports import (
+    BookView,
+    FuturesView,
+    GroupsView,
+    Inbox,
+    Kept,
+    KeptNews,
+    NewsView,
+    RoundsView,
+    SignReceipt,
+)
 from market.rules import MarketRules
 from market.standing import Standing, health_at
 
@@ -56,12 +67,15 @@ class Front:
     """The newest."""
     metrics: Metrics
     limiting: Limiting
+    news: NewsView
+    newsroom: Newsroom = field(init=False)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_THREADS))
     _taking: Taking = field(init=False)
     _products: dict[int, Product] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_taking", Taking(self._keep))
+        object.__setattr__(self, "newsroom", Newsroom(self.news, self._read_news))
         self.metrics.watch(self.health)
 
     def health(self) -> Health:
@@ -76,6 +90,9 @@ class Front:
 
     async def _keep(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
         return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
+
+    async def _read_news(self, after: int, count_max: int) -> Sequence[KeptNews]:
+        return await self.in_thread(self.news.after, after, count_max)
 
     def receipt(self, order: Digest, kept: Kept) -> SignedReceipt:
         """The market's word that it has an order of this id: equal for equal places."""

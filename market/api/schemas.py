@@ -26,6 +26,14 @@ from cloud_gpu.protocol.group_reports import (
 )
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.news import (
+    BookChange,
+    Cleared,
+    Cut,
+    SignedWatch,
+    Topic,
+    Trade,
+)
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
@@ -92,8 +100,9 @@ _TYPES: Final[tuple[Any, ...]] = (
     PublishedRound,
     Sequenced,
 )
+_NEWS: Final = BookChange, Trade, Cleared, Cut, SignedWatch
 _describer = Describer()
-_REFERENCES: Final = {kind: _describer.of(kind) for kind in _TYPES}
+_REFERENCES: Final = {kind: _describer.of(kind) for kind in (*_TYPES, *_NEWS)}
 COMPONENTS: Final = _describer.components
 
 
@@ -114,6 +123,22 @@ def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | s
         "default": {
             "description": "Refused: what was found, what was needed, what to do.",
             "content": {PROBLEM_TYPE: {"schema": _REFERENCES[Problem]}},
+        },
+    }
+
+
+def event_stream() -> dict[int | str, dict[str, Any]]:
+    """The `responses` of the event stream: its events' bodies, by name."""
+    names = ", ".join(f"`{each}`" for each in Topic)
+    stream = {
+        "type": "string",
+        "description": f"Events {names}, whose data is JSON; `gap` and `cut` say what is missing.",
+    }
+    return {
+        **answers(Problem),
+        200: {
+            "description": "Events, until either side ends it.",
+            "content": {"text/event-stream": {"schema": stream}},
         },
     }
 

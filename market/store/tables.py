@@ -165,6 +165,19 @@ class PriceIndexRow(SQLModel, table=True):
     report: bytes
 
 
+class NewsRow(SQLModel, table=True):
+    """One thing that changed."""
+
+    __tablename__ = "news"
+    number: int = Field(primary_key=True, sa_type=_WORD, sa_column_kwargs=_OURS)
+    topic: str
+    product: int = Field(sa_type=_WORD)
+    """0: none, or not known."""
+    accounts: str
+    """Those concerned, parted by spaces."""
+    body: bytes
+
+
 class RoundRow(SQLModel, table=True):
     """One published round."""
 

@@ -36,6 +36,7 @@ from market.standing import Standing
 from market.store.database import Database, octets, table_of, upsert
 from market.store.futures import write_future
 from market.store.group_buys import write_group
+from market.store.news import NewsDesk
 from market.store.rounds import write_round
 from market.store.tables import AskRow, AuctionRow, BidRow, LeaseRow, ProductRow, StoreFact
 
@@ -176,6 +177,9 @@ class SqlBook:
         """See `BookWriter`."""
         with self._database.transaction() as connection:
             connection.execute(delete(table_of(AskRow)))
+            desk = NewsDesk(connection)
+            desk.restart()
+            desk.write()
 
     def stand(self, standing: Standing) -> None:
         """See `BookWriter`."""
@@ -186,12 +190,15 @@ class SqlBook:
     def write(self, effects: Sequence[MarketEffect]) -> None:
         """See `BookWriter`."""
         with self._database.transaction() as connection:
+            desk = NewsDesk(connection)
             for effect in effects:
+                desk.consider(effect)
                 if isinstance(effect, PublishRound):
                     assert self._sign is not None, "only the matchmaker's book publishes"
                     write_round(connection, effect, self._sign)
                 else:
                     _write(connection, effect)
+            desk.write()
 
 
 def _write(connection: Connection, effect: MarketEffect) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.deployment import Deployment
@@ -26,6 +27,7 @@ from market.store.database import Database
 from market.store.futures import SqlFutures
 from market.store.group_buys import SqlGroups
 from market.store.inbox import SqlInbox
+from market.store.news import SqlNews
 from market.store.rounds import SqlRounds
 from market.store.views import SqlBook
 from tests.unit.market.builders import (
@@ -66,6 +68,7 @@ class Api:
     groups: SqlGroups
     rounds: SqlRounds
     clock: StoppedClock
+    app: FastAPI
     arrivals: list[int] = field(default_factory=list)
     standing: Standing = field(default_factory=standing)
 
@@ -119,7 +122,7 @@ async def api(
     view.write([ListProduct(product=ledger.products[1])])
     futures, groups = SqlFutures(database), SqlGroups(database)
     rounds = SqlRounds(database)
-    found = Api(httpx.AsyncClient(), view, inbox, futures, groups, rounds, clock)
+    found = Api(httpx.AsyncClient(), view, inbox, futures, groups, rounds, clock, FastAPI())
     front = Front(
         rules=market_rules,
         deployment=DEPLOYMENT,
@@ -134,8 +137,10 @@ async def api(
         standing=lambda: found.standing,
         metrics=metrics,
         limiting=Limiting(clock=clock, **limits),
+        news=SqlNews(database),
     )
-    transport = httpx.ASGITransport(create_app(front), raise_app_exceptions=False)
+    found.app = create_app(front)
+    transport = httpx.ASGITransport(found.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://market") as client:
         found.client = client
         yield found
