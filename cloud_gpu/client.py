@@ -272,6 +272,7 @@ class Client:
 
         adverts: list[SignedAdvert] = []
         if isinstance(given, Given):
+            adverts += await self._market.asks()  # what is let later is not listed then
             progress("waiting until the lease opens")
             lease = await lease_opened(given, self.leases, next_look)
             if given.is_of_group:

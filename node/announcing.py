@@ -19,7 +19,7 @@ from cloud_gpu.protocol.signing import Domain, Statement, sign, state
 from cloud_gpu.protocol.units import Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
 from node.ledger import Ledger
-from node.pricing import Policy, ask_for, is_stale
+from node.pricing import Policy, ask_for, ending_before, is_stale
 from node.review import Review
 from node.standing import MachineStanding
 
@@ -41,12 +41,15 @@ class Announcements:
         addresses: Sequence[str],
         policies: Mapping[int, Policy],
         interval_s: int,
+        clearance_s: int,
         domain: Domain,
         key: Signer,
     ) -> None:
+        """`clearance_s`: see `ending_before`, of what a machine was promised ahead for."""
         self.provider: Address = binding.body.provider
         self._binding, self._addresses = binding, tuple(addresses)
         self._policies, self._interval_s = dict(policies), interval_s
+        self._clearance_s = clearance_s
         self._domain, self._key = domain, key
         self._healthy: dict[int, HardwareProfile] = {}
         self._adverts: dict[_Offer, SignedAdvert] = {}
@@ -105,27 +108,38 @@ class Announcements:
                 and index not in busy
                 and index in self._healthy
             )
-            if machine is None or not is_free or not is_bound or self.is_draining:
+            policy = self._policy(index, ledger, review.now)
+            is_held_back = not is_bound or self.is_draining
+            if machine is None or policy is None or not is_free or is_held_back:
                 self._withdraw(index)
                 continue
-            for matcher in self._policies[index].matchers:
+            for matcher in policy.matchers:
                 offer = index, matcher
-                self._renew(offer, ledger.next_seq(index), machine.product, review.now)
+                self._renew(offer, ledger.next_seq(index), machine.product, policy, review.now)
                 self._announce(offer, review)
+
+    def _policy(self, index: int, ledger: Ledger, now: Instant) -> Policy | None:
+        """What is asked for a machine now; None: it is kept for what it was promised ahead for."""
+        policy, promised = self._policies[index], ledger.promised_from(index)
+        if promised is None:
+            return policy
+        return ending_before(policy, promised, now, self._clearance_s)
 
     def _withdraw(self, index: int) -> None:
         for matcher in self._policies[index].matchers:
             self._adverts.pop((index, matcher), None)
             self._next_at.pop((index, matcher), None)
 
-    def _renew(self, offer: _Offer, seq: int, product: int, now: Instant) -> None:
-        """Sign a new ask when there is none for this lease number, or it grows old."""
+    def _renew(self, offer: _Offer, seq: int, product: int, policy: Policy, now: Instant) -> None:
+        """Sign a new ask when there is none for this lease number, or it grows old or too long."""
         index, matcher = offer
-        policy = self._policies[index]
         advert = self._adverts.get(offer)
         ask = advert.body.ask.payload if advert is not None else None
         if ask is not None and ask.seq == seq and not is_stale(ask, now, policy):
-            return
+            # The same life ahead would allow less by what has passed since it was signed.
+            since_s = unix_seconds(now) + policy.life_s - ask.start_by
+            if ask.max_duration <= policy.max_duration + since_s:
+                return
         machine = MachineKey(provider=self.provider, index=index)
         ask = ask_for(machine, seq, product, policy, matcher, now)
         signed = sign(ask, self._domain, self._key)

@@ -40,6 +40,14 @@ from cloud_gpu.protocol.chain_events import (
     SegmentConvicted,
     SilenceConvicted,
 )
+from cloud_gpu.protocol.future_events import (
+    FutureAssigned,
+    FutureDelivered,
+    FutureEnded,
+    FutureOpened,
+    MachinesNominated,
+)
+from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
     LeaseEndReason,
@@ -107,6 +115,15 @@ _BATCH_STATES: Final = {
 }
 
 
+class FutureOnChain(Value, frozen=True, kw_only=True):
+    """Anybody's contract of futures that was not delivered yet."""
+
+    short: Address
+    series: Series
+    machines: tuple[int, ...] = ()
+    """Indexes that the short named."""
+
+
 @dataclass(slots=True)
 class _Picture:
     machines: dict[int, MachineOnChain] = field(default_factory=dict)
@@ -115,6 +132,7 @@ class _Picture:
     leases: dict[LeaseKey, LeaseOnChain] = field(default_factory=dict)
     keys: dict[Address, Delegation] = field(default_factory=dict)
     batches: dict[tuple[LeaseKey, int], BatchOnChain] = field(default_factory=dict)
+    futures: dict[int, FutureOnChain] = field(default_factory=dict)
 
     def copy(self) -> _Picture:
         return _Picture(
@@ -123,6 +141,7 @@ class _Picture:
             dict(self.leases),
             dict(self.keys),
             dict(self.batches),
+            dict(self.futures),
         )
 
 
@@ -160,6 +179,18 @@ class Ledger:
     def batches(self) -> dict[tuple[LeaseKey, int], BatchOnChain]:
         """Own verified leases' batches by lease and number; not to be changed."""
         return self._now.batches
+
+    def promised_from(self, index: int) -> int | None:
+        """When the next window starts that a machine was named for, Unix seconds; None: for none.
+
+        It counts until the contract was delivered or ended.
+        """
+        starts = (
+            each.series.window_start
+            for each in self._now.futures.values()
+            if each.short == self._provider and index in each.machines
+        )
+        return min(starts, default=None)
 
     def next_seq(self, index: int) -> int:
         """What this machine's next ask must carry."""
@@ -210,6 +241,14 @@ class Ledger:
                 | BatchFinalised()
             ) if event.lease.provider == self._provider:
                 self._apply_to_batch(event)
+            case (
+                FutureOpened()
+                | FutureAssigned()
+                | MachinesNominated()
+                | FutureDelivered()
+                | FutureEnded()
+            ):
+                self._apply_to_future(event)
             case _:
                 pass  # others' affairs, or of no consequence to a node
 
@@ -241,6 +280,27 @@ class Ledger:
             self._now.batches[key] = BatchOnChain(root=event.root)
         elif key in self._now.batches:
             self._now.batches[key] = _stepped(self._now.batches[key], event)
+
+    def _apply_to_future(
+        self,
+        event: FutureOpened | FutureAssigned | MachinesNominated | FutureDelivered | FutureEnded,
+    ) -> None:
+        # Others' too: a contract's short may become another one.
+        self._changed = True
+        found = self._now.futures.get(event.contract)
+        if isinstance(event, FutureOpened):
+            self._now.futures[event.contract] = FutureOnChain(
+                short=event.short, series=event.series
+            )
+        elif found is None:
+            return
+        elif isinstance(event, FutureAssigned):
+            if not event.is_buy:
+                self._now.futures[event.contract] = replace(found, short=event.joiner)
+        elif isinstance(event, MachinesNominated):
+            self._now.futures[event.contract] = replace(found, machines=event.indexes)
+        else:
+            del self._now.futures[event.contract]
 
     def _raise_seq(self, index: int, seq: int) -> None:
         self._now.next_seqs[index] = max(self._now.next_seqs.get(index, 1), seq)

@@ -87,6 +87,7 @@ async def serve(settings: NodeSettings) -> None:
             addresses=overlay.addresses,
             policies=settings.policies(deployment.group_buy),
             interval_s=settings.ask_interval_s,
+            clearance_s=deployment.windows.start + deployment.windows.claim,
             domain=deployment.domain,
             key=key,
         )

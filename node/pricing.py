@@ -5,6 +5,8 @@ One ask is for one `seq`: over-selling is impossible. It lives for minutes and i
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import Ask, AskFlags
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, unix_seconds
@@ -54,6 +56,17 @@ def ask_for(
         max_fee_bps=policy.max_fee,
         flags=policy.flags,
     )
+
+
+def ending_before(policy: Policy, at: int, now: Instant, clearance_s: int) -> Policy | None:
+    """The policy for leases that are closed by a time, Unix seconds; None: none can be.
+
+    `clearance_s` is what passes at most from an opening to the start, and from the end to closing.
+    """
+    left = at - unix_seconds(now) - policy.life_s - clearance_s
+    if left < policy.min_duration:
+        return None
+    return replace(policy, max_duration=min(left, policy.max_duration))
 
 
 def is_stale(ask: Ask, now: Instant, policy: Policy) -> bool:

@@ -101,6 +101,7 @@ class Seat:
                 addresses=(f"/ip4/127.0.0.1/tcp/1/p2p/{self.peer}",),
                 policies={index: self._policy(index) for index in range(self.machines)},
                 interval_s=6,
+                clearance_s=DEPLOYMENT.windows.start + DEPLOYMENT.windows.claim,
                 domain=DEPLOYMENT.domain,
                 key=self.node,
             ),

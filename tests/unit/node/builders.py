@@ -239,6 +239,7 @@ def make_provider(policy: Policy = POLICY) -> Provider:
         addresses=("/ip4/127.0.0.1/tcp/4001/p2p/node-peer",),
         policies={0: policy},
         interval_s=30,
+        clearance_s=60,
         domain=DOMAIN,
         key=NODE,
     )
