@@ -30,9 +30,10 @@ def arrival_of(
     event: MatchmakerEvent, out: Sequence[MarketEffect], rules: MarketRules, journal: int
 ) -> Arrival | None:
     """None: the event did not come out of the inbox. `out` is what the market answered to it."""
+    order: Digest
     match event:
         case BidSubmitted():
-            kind, order = ArrivalKind.BID, Digest(event.order.bid.payload.id.raw)
+            kind, order = ArrivalKind.BID, event.order.bid.payload.id
         case FutureSubmitted():
             kind, order = ArrivalKind.FUTURE, event.order.payload.id
         case BidWithdrawn():

@@ -25,7 +25,7 @@ from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, Value, kecca
 from market.auditing_lanes import FuturesAudit, OnDemandAudit
 from market.differences import Difference, differing
 from market.publishing import ENGINE, LANES
-from market.round_lists import ROOTS, tree_of
+from market.round_lists import ROOTS
 from market.rules import MarketRules
 
 INBOX_PATIENCE_MS = 600_000
@@ -133,7 +133,7 @@ class Auditor:
         assert rules is not None, "rules are told with the first round"
         yield from lane.take(facts, body, rules, self._accepted)
         for name in ROOTS:
-            root = tree_of(lane.lists.entries(name)).root
+            root = lane.lists.root(name)
             yield from differing(facts.number, f"roots.{name}", getattr(facts.roots, name), root)
         self._matches += len(body.fills)
         yield from lane.clear_again(facts, rules)

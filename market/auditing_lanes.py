@@ -218,7 +218,7 @@ class OnDemandAudit(LaneAudit[RestingBid]):
         told = {key: row for key, row in self.lists.conditions.rows.items() if key in accounts}
         yield from same_rows(facts, "conditions", told, accounts)
         for fill in clearing.fills:
-            self.filled |= {Digest(fill.bid.id.raw), fill.bid.nonce}
+            self.filled |= {fill.bid.id, fill.bid.nonce}
 
     def ladders(self, products: set[int]) -> dict[int, list[RestingAsk]]:
         """The asks of some products, cheapest first."""

@@ -53,11 +53,13 @@ def rows_of(
         return WAITING if order.state is BidState.PENDING else order.state.value
 
     return RoundRows(
-        orders=[
-            PlacedFuture(order=order.order.signed, batch=order.batch, tie=Digest(order.tie))
+        orders={
+            str(order.id): PlacedFuture(
+                order=order.order.signed, batch=order.batch, tie=Digest(order.tie)
+            )
             for each in cleared
             for order in each.orders
-        ],
+        },
         conditions={row.key: row for row in _conditions(cleared, cash, left, floor)},
         fills=paired_by(cleared),
         unmatched=unmatched_of(cleared),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import BidState
@@ -50,17 +50,18 @@ def rows_of(
         return ALTERNATIVE if bid.nonce in busy else WAITING
 
     ladders = [ask for ladder in asks.values() for ask in ladder]
-    kept = [
-        row for row in before.asks.rows.values() if row.advert.body.ask.payload.product not in asks
-    ]
-    placed = [*kept, *(_placed_ask(ask) for ask in ladders)]
+    said, offered = before.orders.rows, before.asks.rows
+    kept = {
+        key: row for key, row in offered.items() if row.advert.body.ask.payload.product not in asks
+    }
+    placed = {key: _placed_ask(ask, offered.get(key)) for ask in ladders for key in (str(ask.id),)}
     return RoundRows(
-        orders=[_placed_bid(bid) for bid in bids],
-        asks={row.key: row for row in placed},
+        orders={key: said.get(key) or _placed_bid(bid) for bid in bids for key in (str(bid.id),)},
+        asks=kept | placed,
         conditions={
             row.key: row
             for row in (
-                *_kept(kept, asks, before),
+                *_kept(kept.values(), asks, before),
                 *accounts_of({bid.nonce[0] for bid in bids}, cash, clearing),
                 *_machines(ladders, given),
                 *_products(asks, given),
@@ -77,12 +78,14 @@ def _placed_bid(bid: RestingBid) -> PlacedBid:
     return PlacedBid(order=order, batch=bid.batch, tie=Digest(bid.tie))
 
 
-def _placed_ask(ask: RestingAsk) -> PlacedAsk:
+def _placed_ask(ask: RestingAsk, said: PlacedAsk | None) -> PlacedAsk:
+    if said is not None and said.advert is ask.advert and said.batch == ask.batch:
+        return said
     return PlacedAsk(advert=ask.advert, batch=ask.batch, tie=Digest(ask.tie))
 
 
 def _kept(
-    asks: Sequence[PlacedAsk], wanted: Mapping[int, object], before: RoundLists
+    asks: Iterable[PlacedAsk], wanted: Mapping[int, object], before: RoundLists
 ) -> list[Condition]:
     machines = {
         f"machine {each.provider}/{each.index}"
@@ -99,8 +102,8 @@ def taken_by(clearing: Clearing) -> list[Taken]:
     """A row for each machine that was matched."""
     return [
         Taken(
-            ask=Digest(ask.id.raw),
-            bid=Digest(fill.bid.id.raw),
+            ask=ask.id,
+            bid=fill.bid.id,
             price=ask.ask.payload.min_price_per_hour,
             locked=locked_by(fill.bid, ask),
         )
@@ -111,10 +114,7 @@ def taken_by(clearing: Clearing) -> list[Taken]:
 
 def unmatched_by(clearing: Clearing) -> list[Unmatched]:
     """A row for each bid that was not."""
-    return [
-        Unmatched(order=Digest(bid.id.raw), reason=_reason(bid, clearing))
-        for bid in clearing.unmatched
-    ]
+    return [Unmatched(order=bid.id, reason=_reason(bid, clearing)) for bid in clearing.unmatched]
 
 
 def accounts_of(

@@ -112,7 +112,7 @@ def _open_to(bid: RestingBid, shown: Shown) -> list[RestingAsk]:
 
 
 def _is_open(bid: RestingBid, ask: RestingAsk, shown: Shown) -> bool:
-    takers = shown.taken(ask=Digest(ask.id.raw))
+    takers = shown.taken(ask=ask.id)
     if not takers:
         return shown.is_absent("fills", str(ask.id))
     return all(shown.bid(each.bid).rank > bid.rank for each in takers)
@@ -130,7 +130,7 @@ def _has_conditions(ask: RestingAsk, shown: Shown) -> bool:
 
 def _whole_gang(bid: RestingBid, shown: Shown) -> list[RestingAsk]:
     """All machines that a bid took: as many as it wants, and their asks."""
-    took = {str(each.ask) for each in shown.taken(bid=Digest(bid.id.raw))}
+    took = {str(each.ask) for each in shown.taken(bid=bid.id)}
     own = [ask for ask in shown.asks() if str(ask.id) in took and _has_conditions(ask, shown)]
     if len(own) != len(took) or sum(ask.gpus for ask in own) != bid.bid.payload.count:
         raise ProofFails(f"it does not show all that bid {bid.id} took, with its conditions")
@@ -150,7 +150,7 @@ def _twice(shown: Shown) -> str:
             if row.key == again.key and order in (row.ask, row.bid, again.bid):
                 return f"ask {row.key} was matched twice"
     machines: dict[object, RestingAsk] = {}
-    for ask in (ask for ask in shown.asks() if shown.taken(ask=Digest(ask.id.raw))):
+    for ask in (ask for ask in shown.asks() if shown.taken(ask=ask.id)):
         if ask.machine in machines and machines[ask.machine].id != ask.id:
             return f"machine {ask.machine} was matched twice, by two asks"
         machines[ask.machine] = ask

@@ -47,7 +47,7 @@ LANES: Final = {ArrivalKind.BID: Lane.ON_DEMAND, ArrivalKind.FUTURE: Lane.FUTURE
 class RoundRows:
     """The rows of one round, as they stand in its lists."""
 
-    orders: Sequence[Placed]
+    orders: Mapping[str, Placed]
     asks: Mapping[str, PlacedAsk] = field(default_factory=dict)
     conditions: Mapping[str, Condition]
     fills: Sequence[Fill]
@@ -143,7 +143,7 @@ class Publisher:
     def _body(
         self, lane: _Lane, rows: RoundRows, batches: Sequence[EntryBatch], rules: str
     ) -> RoundBody:
-        lists, placed = lane.lists, _by_key(rows.orders)
+        lists, placed = lane.lists, rows.orders
         orders, gone = lists.orders.turn(placed)
         left = {*map(Digest.parse, gone), *(key for key in lane.entered if str(key) not in placed)}
         lane.entered.clear()

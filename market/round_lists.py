@@ -19,6 +19,7 @@ from cloud_gpu.protocol.rounds import (
     Unmatched,
 )
 from cloud_gpu.protocol.ties import EntryBatch
+from cloud_gpu.protocol.values import Digest
 
 
 class Keyed(Protocol):
@@ -37,11 +38,13 @@ class RoundList(Generic[RowT]):
 
     def __init__(self) -> None:
         self.rows: dict[str, RowT] = {}
-        self._leaves: dict[str, bytes] = {}
+        self._leaves: dict[str, Digest] = {}
 
     def turn(self, rows: Mapping[str, RowT]) -> tuple[tuple[RowT, ...], tuple[str, ...]]:
         """Make it these rows; returns those that changed, and the keys that are gone."""
-        changed = tuple(rows[key] for key in sorted(rows) if self.rows.get(key) != rows[key])
+        before = self.rows
+        new = [key for key, row in rows.items() if before.get(key) is not row]
+        changed = tuple(rows[key] for key in sorted(new) if before.get(key) != rows[key])
         gone = tuple(sorted(self.rows.keys() - rows.keys()))
         self.apply(changed, gone)
         return changed, gone
@@ -51,12 +54,18 @@ class RoundList(Generic[RowT]):
         for key in gone:
             del self.rows[key], self._leaves[key]
         for row in changed:
-            self.rows[row.key], self._leaves[row.key] = row, to_json(row)
+            key = row.key
+            self.rows[key], self._leaves[key] = row, leaf_of(to_json(row))
 
     @property
     def entries(self) -> list[bytes]:
         """What the tree is over, in order."""
-        return [self._leaves[key] for key in sorted(self._leaves)]
+        return [to_json(self.rows[key]) for key in sorted(self.rows)]
+
+    @property
+    def tree(self) -> Tree:
+        """Over the entries; those that did not change are not hashed again."""
+        return Tree([self._leaves[key] for key in sorted(self._leaves)])
 
 
 class RoundLists:
@@ -123,7 +132,12 @@ class RoundLists:
     @property
     def roots(self) -> Roots:
         """Of all of them."""
-        return Roots(**{name: tree_of(self.entries(name)).root for name in ROOTS})
+        return Roots(**{name: self.root(name) for name in ROOTS})
+
+    def root(self, name: str) -> Digest:
+        """Of one of them."""
+        kept = getattr(self, name)
+        return (kept.tree if isinstance(kept, RoundList) else tree_of(self.entries(name))).root
 
 
 ROOTS: Sequence[str] = tuple(Roots.__struct_fields__)

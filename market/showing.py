@@ -108,7 +108,7 @@ class Showing:
         given = conditions_of(self._facts, self._rules, rows)
         open_ = []
         for ask in self._asks(bid.bid.payload.product):
-            taker = takers.get(Digest(ask.id.raw))
+            taker = takers.get(ask.id)
             rival = self._bid(taker) if taker is not None and taker != order else None
             if (taker is None or taker == order or (rival and rival.rank > bid.rank)) and fits(
                 bid, ask, given
@@ -121,7 +121,7 @@ class Showing:
             if ask.id in own:
                 continue
             self._key("fills", str(ask.id))
-            if (taker := takers.get(Digest(ask.id.raw))) is not None:
+            if (taker := takers.get(ask.id)) is not None:
                 self._key("orders", str(taker))
 
     # Rows.
