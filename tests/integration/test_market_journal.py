@@ -18,6 +18,7 @@ from cloud_gpu.protocol.effects import (
 from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.events import AskHeard
 from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
+from market.adapters.performing import Unwritten
 from market.receipts import header_signer
 from market.replaying import ReplayedState, replay_lines
 from market.replaying_told import StoredRounds
@@ -278,3 +279,30 @@ def test_a_second_writer_of_a_journal_is_refused(database: Database) -> None:
     with pytest.raises(StorageFailed, match=r"(?i)unique"):
         other.append(AskHeard(advert=advert("ada")), NOW)
     assert len(list(SqlJournal(database).replay())) == 1
+
+
+def test_what_a_crash_kept_from_the_tables_is_written_at_the_next_start(
+    database: Database, database_url: str
+) -> None:
+    """The same bytes, also of a report that no book holds any more."""
+    desk = fill(database)
+    desk.submit(order("bob", nonce=3, signer="mallory"))
+    SqlJournal(database).append(*desk.log[-1])
+    tell(database, desk)
+    rounds, told = SqlRounds(database), SqlBook(database).told()
+    before = rounds.round(1)
+    alter(database_url, "DELETE FROM bid")
+    alter(database_url, "DELETE FROM round")
+    unwritten = Unwritten(rounds.newest)
+    for effect in effects_of(journal_of(desk)):
+        unwritten.keep(effect)
+    SqlBook(database, header_signer(MARKET_KEY)).write(unwritten.effects)
+    assert rounds.round(1) == before
+    assert SqlBook(database).told() == told
+    assert len(told) == 2
+    assert replayed(database)
+    later = Unwritten(rounds.newest)
+    for effect in effects_of(journal_of(desk)):
+        later.keep(effect)
+    assert all(isinstance(each, ReportBid) for each in later.effects)
+    assert len(later.effects) < len(unwritten.effects)
