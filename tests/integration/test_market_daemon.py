@@ -289,7 +289,7 @@ async def test_anybody_replays_a_real_run_from_the_database_alone(
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
-        ({"surplus": 1}, 3, "surplus is no setting of a market; there are bootstrap, "),
+        ({"surplus": 1}, 3, "surplus is no setting of a market; there are account_orders_burst, "),
         ({"database": "sqlite:////nowhere/x.sqlite3"}, 8, "/nowhere/x.sqlite3 cannot be locked"),
         ({"rpc": "http://127.0.0.1:9"}, 8, "http://127.0.0.1:9"),
     ],
