@@ -163,6 +163,7 @@ async def serve(settings: MarketSettings) -> None:
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
     rules = rules_of(settings, deployment, key.address)
+    await _warm_up()
     async with AsyncExitStack() as stack:
         database = stack.enter_context(closing(Database(settings.database_url)))
         database.claim()
@@ -205,7 +206,7 @@ async def serve(settings: MarketSettings) -> None:
         await performer.restate([*unwritten.effects, *before])
         nursery = await stack.enter_async_context(trio.open_nursery())
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
-        for task in (_warm_up, runner.run, performer.write, sequencer.run, *listening):
+        for task in (runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
         await nursery.start(follow, chain, runner.post)
         nursery.start_soon(performer.resend, before, market.restated, lambda: runner.waiting)
@@ -226,7 +227,7 @@ def rules_of(settings: MarketSettings, deployment: Deployment, matcher: Address)
 
 
 async def _warm_up() -> None:
-    """Compile the kernel, or load it, while the daemon starts: no auction shall wait for that."""
+    """Load the kernel, or compile it where nothing was kept: later an auction would stand still."""
     from market.kernel import warm_up  # numba, which workers do without
 
     failure = await to_thread.run_sync(warm_up, abandon_on_cancel=True)
