@@ -112,10 +112,8 @@ def limits() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture
-async def api(
-    database: Database, market_rules: MarketRules, limits: dict[str, Any]
-) -> AsyncIterator[Api]:
+def api_on(database: Database, rules: MarketRules, limits: dict[str, Any]) -> Api:
+    """An app and what stands behind it; nobody serves it, and its client asks nobody."""
     view, inbox, clock, metrics = SqlBook(database), SqlInbox(database), StoppedClock(), Metrics()
     ledger = Ledger(RULES.bond_unit)
     ledger.apply(product())
@@ -124,7 +122,7 @@ async def api(
     rounds = SqlRounds(database)
     found = Api(httpx.AsyncClient(), view, inbox, futures, groups, rounds, clock, FastAPI())
     front = Front(
-        rules=market_rules,
+        rules=rules,
         deployment=DEPLOYMENT,
         inbox=inbox,
         view=view,
@@ -140,6 +138,14 @@ async def api(
         news=SqlNews(database),
     )
     found.app = create_app(front)
+    return found
+
+
+@pytest.fixture
+async def api(
+    database: Database, market_rules: MarketRules, limits: dict[str, Any]
+) -> AsyncIterator[Api]:
+    found = api_on(database, market_rules, limits)
     transport = httpx.ASGITransport(found.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://market") as client:
         found.client = client
