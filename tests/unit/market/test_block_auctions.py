@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cloud_gpu.protocol.auctions import AuctionReport, LossReason
 from cloud_gpu.protocol.calls import OpenGang
 from cloud_gpu.protocol.codec import to_json
-from cloud_gpu.protocol.effects import ReportAuction, ReportBid, Transact
+from cloud_gpu.protocol.effects import PublishRound, ReportAuction, ReportBid, Transact
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import BidFlags, SignedBid, Terms
@@ -82,6 +82,16 @@ def test_a_block_bid_waits_for_the_close_and_nothing_tells_of_it(desk: Desk) -> 
     effects = desk.pass_time(1)
     assert len(batches(effects)) == 1
     assert desk.report(wanted).state is BidState.MATCHED
+
+
+def test_rounds_of_lane_a_that_are_published_meanwhile_do_not_tell_of_it(desk: Desk) -> None:
+    desk.hear(advert("ada"), advert("eve"))
+    secret = "1.237"
+    effects = desk.submit(block("bob", secret), order("dan", limit="1.00"))
+    effects += desk.pass_time(WINDOW_S * 1_000 - 1)
+    assert any(isinstance(each, PublishRound) for each in effects)
+    for each in effects:
+        assert str(price(secret).value).encode() not in to_json(each)
 
 
 def test_all_pay_one_price_between_the_dearest_ask_and_the_cheapest_limit(desk: Desk) -> None:
