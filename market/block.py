@@ -158,19 +158,26 @@ class _Auction:
         for bid in self._by_value:
             if bid.id in self._taken and not is_by_price(bid, self._given.attributes):
                 self._used -= {ask.id for ask in self._taken[bid.id]}
-                best = best_gang(bid, self._free_for(bid), self._given)
+                best = self._best(bid, self._free_for(bid))
                 assert best is not None, "it has some"
-                self._taken[bid.id] = best.asks
-                self._used |= {ask.id for ask in best.asks}
+                self._taken[bid.id] = best
+                self._used |= {ask.id for ask in best}
 
     def fill_in(self) -> None:
         """What is free after all goes to whom it fits, the most valuable first."""
         for bid in self._by_value:
             if bid.nonce in self._served or not self._is_covered(bid):
                 continue
-            best = best_gang(bid, self._free_for(bid), self._given)
+            best = self._best(bid, self._free_for(bid))
             if best is not None:
-                self._give(bid, best.asks)
+                self._give(bid, best)
+
+    def _best(self, bid: RestingBid, asks: Sequence[RestingAsk]) -> Machines | None:
+        """Of asks that fit one by one, cheapest first."""
+        if asks and not self._fits.is_gang(bid) and is_by_price(bid, self._given.attributes):
+            return (asks[0],)
+        gang = best_gang(bid, asks, self._given)
+        return None if gang is None else gang.asks
 
     def _is_covered(self, bid: RestingBid) -> bool:
         return self._needs[bid.id] <= self._left.get(bid.nonce[0], -1)
@@ -227,7 +234,7 @@ class _Auction:
             return Loss(bid, LossReason.ALTERNATIVE)
         if not self._is_covered(bid):
             return Loss(bid, LossReason.CASH, needs=TokenAmount(self._needs[bid.id]))
-        if best_gang(bid, self._fits.within(bid), self._given) is None:
+        if self._best(bid, self._fits.within(bid)) is None:
             return Loss(bid, LossReason.INFEASIBLE)
         return None
 

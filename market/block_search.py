@@ -7,6 +7,7 @@ one lease whatever its length, so every block begins in the first slot and no tw
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -35,27 +36,34 @@ class Fits:
 
     def __init__(self, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions) -> None:
         self.asks, self.given = asks, given
-        self._found: dict[Kind, list[RestingAsk]] = {}
+        self._found: dict[Kind, tuple[list[RestingAsk], list[int]]] = {}
+        self._providers = {ask.machine.provider for each in asks.values() for ask in each}
 
     def of(self, bid: RestingBid) -> list[RestingAsk]:
         """Asks that only price or owner may keep from the bid, cheapest first."""
+        return self._of(bid)[0]
+
+    def _of(self, bid: RestingBid) -> tuple[list[RestingAsk], list[int]]:
+        """The same, and their prices."""
         kind = kind_of(bid, self.given)
         if kind not in self._found:
-            self._found[kind] = [
+            fitting = [
                 ask
                 for ask in self.asks.get(bid.bid.payload.product, ())
                 if all(each.field in _NOT_COMPILED for each in obstacles(bid, ask, self.given))
             ]
+            prices = [ask.ask.payload.min_price_per_hour.value for ask in fitting]
+            self._found[kind] = fitting, prices
         return self._found[kind]
 
     def within(self, bid: RestingBid) -> list[RestingAsk]:
         """Asks that fit the bid, cheapest first."""
-        limit, buyer = bid.bid.payload.max_price_per_hour, bid.bid.payload.buyer
-        return [
-            ask
-            for ask in self.of(bid)
-            if ask.ask.payload.min_price_per_hour <= limit and ask.ask.payload.provider != buyer
-        ]
+        fitting, prices = self._of(bid)
+        buyer = bid.bid.payload.buyer
+        reached = fitting[: bisect_right(prices, bid.bid.payload.max_price_per_hour.value)]
+        if buyer not in self._providers:
+            return reached
+        return [ask for ask in reached if ask.ask.payload.provider != buyer]
 
     def is_gang(self, bid: RestingBid) -> bool:
         """Whether it wants more than one machine."""
