@@ -6,9 +6,12 @@ thread. Amounts are base units, durations seconds, unless a text says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from cloud_gpu.bidding import LeaseRequest, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
@@ -28,6 +31,7 @@ from cloud_gpu.protocol.errors import (
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.news import WATCH_LIFE_S_MAX, Cut, Interest, News, Topic
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
 from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
@@ -163,6 +167,23 @@ class Client:
         at = self._clock.now() // 1000
         statement = self._purse.cancellation(Cancellation(bid=bid), expiry=at + 600)
         await self._market.cancel(statement)
+
+    @asynccontextmanager
+    async def watch(
+        self, *topics: Topic, product: int | None = None, own: bool = False, after: int = 0
+    ) -> AsyncIterator[AsyncIterator[News | Cut]]:
+        """What happens at the market; `own`: to this wallet alone, its bids among it.
+
+        `after` is the number that was heard last; 0: from now on. What the market cannot tell any
+        more, a `Cut` says. Raises `Rejected`, `MarketUnavailable`.
+        """
+        interest = Interest(topics=topics, product=product)
+        if own:
+            expiry = self._clock.now() // 1000 + WATCH_LIFE_S_MAX - 600
+            wish = self._purse.watch((await self.market()).matcher, expiry=expiry)
+            interest = replace(interest, account=self._purse.account, wish=wish)
+        async with self._market.watch(interest, after or None) as events:
+            yield events
 
     # Leases that some other process opened.
 

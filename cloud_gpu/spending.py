@@ -15,6 +15,7 @@ from cloud_gpu.protocol.identity import PeerId, Signer
 from cloud_gpu.protocol.job import JobSpec, SignedJobSpec
 from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms
 from cloud_gpu.protocol.messages import Access
+from cloud_gpu.protocol.news import SignedWatch, Watch
 from cloud_gpu.protocol.orders import Bid, Cancellation, SignedCancellation
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.settlement import accrued
@@ -46,6 +47,11 @@ class Purse:
     def cancellation(self, cancellation: Cancellation, *, expiry: int) -> SignedCancellation:
         """Ask the market to forget a bid; `expiry` in Unix seconds."""
         return state(cancellation, self.domain, self._signer, nonce=0, expiry=expiry)
+
+    def watch(self, market: Address, *, expiry: int) -> SignedWatch:
+        """Ask to hear how this account's bids fare; `expiry` in Unix seconds."""
+        body = Watch(account=self.account, market=market)
+        return state(body, self.domain, self._signer, nonce=0, expiry=expiry)
 
     def access(
         self, lease: LeaseKey, *, node: PeerId, own: PeerId, expiry: int

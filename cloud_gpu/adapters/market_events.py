@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import anyio
@@ -15,41 +14,13 @@ from httpx_sse import EventSource, ServerSentEvent, SSEError
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import CloudGpuError, MarketUnavailable
-from cloud_gpu.protocol.news import BODIES, Cut, News, SignedWatch, Topic
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.news import BODIES, Cut, Interest, News, Topic
 
 PATH: Final = "/v1/events"
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 60.0
 """A stream's heart beats every 15 s."""
 _RECONNECT_S, _RECONNECT_S_MAX, _RECONNECTIONS_MAX = 0.2, 10.0, 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interest:
-    """What to hear of; nothing named: all that is public."""
-
-    topics: Sequence[Topic] = ()
-    product: int | None = None
-    account: Address | None = None
-    wish: SignedWatch | None = None
-    """Signed by `account`: tell of its own bids too."""
-
-    @property
-    def query(self) -> list[tuple[str, Any]]:
-        """Of the request."""
-        found: list[tuple[str, Any]] = [("topic", topic.value) for topic in self.topics]
-        found += [] if self.product is None else [("product", self.product)]
-        return found + ([] if self.account is None else [("account", str(self.account))])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Of the request."""
-        found = {"accept": "text/event-stream"}
-        if self.wish is not None:
-            signed = urlsafe_b64encode(to_json(self.wish)).decode()
-            found["authorization"] = f"CloudGpu {signed}"
-        return found
 
 
 class Events:
@@ -122,12 +93,12 @@ class EventFeed:
 
     async def _hear(self, sending: MemoryObjectSendStream[News | Cut], events: Events) -> None:
         """One connection, to its end."""
-        headers = self._interest.headers
+        headers = _headers(self._interest)
         if self._after is not None:
             headers["last-event-id"] = str(self._after)
         timeout = httpx.Timeout(_CONNECT_S, read=_SILENCE_S)
         asked = self._http.stream(
-            "GET", PATH, params=self._interest.query, headers=headers, timeout=timeout
+            "GET", PATH, params=_query(self._interest), headers=headers, timeout=timeout
         )
         async with asked as answer:
             if not answer.is_success:
@@ -151,6 +122,20 @@ class EventFeed:
                 if isinstance(told, News):
                     self._after = told.number
                 await sending.send(told)
+
+
+def _query(interest: Interest) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = [("topic", topic.value) for topic in interest.topics]
+    found += [] if interest.product is None else [("product", interest.product)]
+    return found + ([] if interest.account is None else [("account", str(interest.account))])
+
+
+def _headers(interest: Interest) -> dict[str, str]:
+    found = {"accept": "text/event-stream"}
+    if interest.wish is not None:
+        signed = urlsafe_b64encode(to_json(interest.wish)).decode()
+        found["authorization"] = f"CloudGpu {signed}"
+    return found
 
 
 def _read(event: ServerSentEvent) -> News | Cut:

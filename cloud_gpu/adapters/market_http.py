@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from cloud_gpu.adapters.market_events import PATH, EventFeed, Events, Interest
+from cloud_gpu.adapters.market_events import PATH, EventFeed, Events
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.news import Interest
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product

@@ -31,6 +31,7 @@ from cloud_gpu.cli import (
     repeat,
     series,
     wallet,
+    watching,
 )
 from cloud_gpu.cli import run as running
 from cloud_gpu.cli.endings import ended_by_signals
@@ -82,6 +83,7 @@ def _before() -> None:
 
 app.command("ls")(command(asks.ls))
 app.command("quote")(command(asks.quote))
+app.command("watch")(command(watching.watch))
 app.command("run")(command(running.run))
 app.command("repeat", hidden=True)(command(repeat.repeat))
 app.command("up")(command(leases.up))

@@ -100,6 +100,16 @@ SignedWatch = Statement[Watch]
 """Travels in `Authorization: CloudGpu <base64url of its JSON>`."""
 
 
+class Interest(Value, frozen=True, kw_only=True):
+    """What to hear of; nothing named: all that is public."""
+
+    topics: tuple[Topic, ...] = ()
+    product: int | None = None
+    account: Address | None = None
+    wish: SignedWatch | None = None
+    """Signed by `account`: tell of its own bids too."""
+
+
 class News(Value, frozen=True, kw_only=True):
     """One event, as a reader of the stream has it."""
 

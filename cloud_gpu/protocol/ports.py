@@ -6,6 +6,7 @@ Every port has a fake in `cloud_gpu.testing` and a real adapter; one suite runs 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from cloud_gpu.protocol.job import JobSpec
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, SignedReceipt
 from cloud_gpu.protocol.messages import RuntimeReport
+from cloud_gpu.protocol.news import Cut, Interest, News
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
@@ -120,6 +122,12 @@ class MarketApi(Protocol):
     async def cancel(self, statement: SignedCancellation) -> None: ...
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]: ...
+
+    def watch(
+        self, interest: Interest, after: int | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[News | Cut]]:
+        """What happens, as it does; `after` is the number that was heard last."""
+        ...
 
     async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
         """What a group buy opened for a buyer."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
@@ -10,6 +11,7 @@ from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, BidState, Receipt, SignedReceipt
+from cloud_gpu.protocol.news import Cut, Interest, News
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
@@ -45,6 +47,21 @@ class PretendMarket:
         """Every bid is refused for this."""
         self.tells_adverts = True
         """False: nobody learns from it where a node is."""
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        interest: Interest,  # noqa: ARG002
+        after: int | None = None,  # noqa: ARG002
+    ) -> AsyncIterator[AsyncIterator[News | Cut]]:
+        """See `MarketApi`: this one tells nothing."""
+
+        async def nothing() -> AsyncIterator[News | Cut]:
+            none: tuple[News | Cut, ...] = ()
+            for event in none:
+                yield event
+
+        yield nothing()
 
     async def describe(self) -> MarketView:
         """See `MarketApi`."""

@@ -10,14 +10,22 @@ import pytest
 import trio
 from starlette.types import Message
 
-from cloud_gpu.adapters.market_events import Interest
 from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportBid, ReportLease, UnlistAsk
 from cloud_gpu.protocol.errors import Rejected, RejectReason
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, BidState
-from cloud_gpu.protocol.news import BookChange, Cut, News, SignedWatch, Topic, Trade, Watch
+from cloud_gpu.protocol.news import (
+    BookChange,
+    Cut,
+    Interest,
+    News,
+    SignedWatch,
+    Topic,
+    Trade,
+    Watch,
+)
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import TokenAmount
