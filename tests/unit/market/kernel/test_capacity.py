@@ -142,3 +142,14 @@ def test_a_larger_market_is_the_same_every_time() -> None:
     first = played()
     assert len({bid for bid, *_ in first}) > 400
     assert first == played()
+
+
+def test_what_the_caller_served_by_itself_is_nobody_s_any_more() -> None:
+    capacity = Capacity(asks({"price": 7}, {"price": 5}, {"price": 6, "first": 3}), 10)
+    assert [capacity.is_free(row) for row in range(3)] == [True] * 3
+    capacity.occupy([1])
+    assert [capacity.is_free(row) for row in range(3)] == [True, False, True]
+    wanted = bids({}, {"earliest": 3, "latest": 3})
+    parts = capacity.allocate(wanted, np.array([1, 0]))
+    assert parts["ask"].tolist() == [2, 2]
+    assert [capacity.is_free(row) for row in range(3)] == [True, False, False]
