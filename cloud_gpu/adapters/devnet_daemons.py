@@ -50,6 +50,7 @@ class DaemonFiles:
                 "password_file": str(operator.password),
                 "listen_http": "127.0.0.1:0",
                 "round_ms": profile.ROUND_MS,
+                "block_window": f"{profile.BLOCK_WINDOW_S}s",
                 "futures_batch_ms": profile.FUTURES_BATCH_MS,
                 "position_limit_bps": profile.POSITION_LIMIT.value,
                 "verified_owners_min": profile.VERIFIED_FROM_NODES,

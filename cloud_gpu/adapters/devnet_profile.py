@@ -25,6 +25,8 @@ VOUCHER_INTERVAL_S: Final = 3
 HEARTBEAT_S: Final = 1
 ROUND_MS: Final = 300
 FUTURES_BATCH_MS: Final = 3_000
+BLOCK_WINDOW_S: Final = 20
+"""Shorter than a bid stands unless it says otherwise."""
 POSITION_LIMIT: Final = BasisPoints(10_000)
 """A product has few machines here: one account may hold all of them."""
 ASK_INTERVAL_S: Final = 5
