@@ -14,6 +14,9 @@ from cloud_gpu.protocol.orders import SignedBid
 from market.ports import Kept
 
 ORDERS_AT_ONCE = 2_000
+_GATHER_S = 0.001
+"""Those who were answered together ask again together: a commit for the first of them alone would
+have the others wait for two."""
 
 
 class _Waiting:
@@ -48,6 +51,7 @@ class Taking:
 
     async def _write(self) -> None:
         self._has_writer = True
+        await anyio.sleep(_GATHER_S)
         batch = self._next_batch()
         found: Sequence[Kept] | Exception
         try:
