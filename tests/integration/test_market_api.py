@@ -69,7 +69,7 @@ async def test_a_bid_sent_again_after_its_end_still_gets_its_receipt(api: Api) -
     [
         (order("bob", signer="mallory"), RejectReason.KEY_NOT_AUTHORISED, 403),
         (order("bob", product=9), RejectReason.UNKNOWN_PRODUCT, 422),
-        (order("bob", count=3), RejectReason.WRONG_COUNT, 422),
+        (order("bob", count=3), RejectReason.FLAGS_DIFFER, 422),
         (order("bob", matcher=Address(b"\x01" * 20)), RejectReason.WRONG_MATCHER, 422),
         (order("bob", terms=Digest(bytes(32))), RejectReason.TERMS_DIGEST_DIFFERS, 422),
         (
@@ -174,6 +174,7 @@ async def test_the_market_says_who_it_is_and_what_is_on_offer(api: Api) -> None:
         "market_id": 1,
         "fee_bps": 100,
         "round_ms": RULES.round_ms,
+        "block_s": RULES.block_s,
         "chain_id": 31337,
         "lease_book": str(DOMAIN.verifying_contract),
         "token": str(DEPLOYMENT.token),
