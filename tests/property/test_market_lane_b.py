@@ -39,10 +39,10 @@ from tests.unit.market.builders import (
     resting_bid,
 )
 
-PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 3
+PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("dan", "sue", "bob"), 3
 ASKED, LIMITS = ("0.80", "1.00", "1.10", "1.50"), ("0.80", "1.00", "1.20", "1.50", "2.00")
 DURATIONS = (3_600, 3_600, 7_200, 36_000)
-BONDS = (0, 1, 10, 99, 99, 99)
+BONDS = (99, 99, 99, 99, 1)
 SEED = keccak256(b"seed")
 
 
@@ -64,8 +64,7 @@ class Auction:
 regions = st.sampled_from(("FR/EU", "FR/EU", "US"))
 wishes = st.sampled_from(
     (
-        Terms(block=True),
-        Terms(block=True),
+        *(Terms(block=True),) * 5,
         Terms(block=True, regions=("EU",)),
         Terms(block=True, gpu_memory_mib_min=90_000),
         Terms(block=True, scope=Scope.NODE),
@@ -80,7 +79,8 @@ def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
         st.lists(
             st.tuples(st.sampled_from(PROVIDERS), st.integers(0, MACHINES - 1)),
             unique=True,
-            max_size=7,
+            min_size=1,
+            max_size=draw(st.sampled_from((1, 2, 7))),
         )
     )
     return [
@@ -89,7 +89,7 @@ def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
             index,
             at=draw(st.sampled_from(ASKED)),
             product=1 + index % 2,
-            min_duration=draw(st.sampled_from((60, 60, 7_200))),
+            min_duration=draw(st.sampled_from((60, 60, 60, 7_200))),
             hardware=profile(region=draw(regions)),
         )
         for name, index in machines
@@ -103,13 +103,13 @@ def orders(draw: st.DrawFn) -> list[SignedBid]:
         order(
             draw(st.sampled_from(BUYERS)),
             limit=draw(st.sampled_from(LIMITS)),
-            product=draw(st.sampled_from((1, 1, 2))),
-            nonce=draw(st.integers(0, 4)),
+            product=draw(st.sampled_from((1, 1, 1, 1, 2))),
+            nonce=draw(st.integers(0, 9)),
             count=draw(st.sampled_from((1, 1, 1, 2))),
             duration=draw(st.sampled_from(DURATIONS)),
             wanting=draw(wishes),
         )
-        for _ in range(draw(st.integers(0, 9)))
+        for _ in range(draw(st.integers(2, 9)))
     ]
     return list({each.bid.payload.id: each for each in found}.values())
 
@@ -132,7 +132,9 @@ def auctions(draw: st.DrawFn) -> Auction:
     asks: dict[int, list[RestingAsk]] = {1: [], 2: []}
     for ask in sorted(offered, key=lambda ask: ask.rank):
         asks[ask.ask.payload.product].append(ask)
-    cash = {key(name).address: draw(st.sampled_from((0, 2, 20, 999))) * TOKEN for name in BUYERS}
+    cash = {
+        key(name).address: draw(st.sampled_from((999, 999, 999, 20, 2))) * TOKEN for name in BUYERS
+    }
     return Auction(asks, wanted, cash, conditions)
 
 
