@@ -159,16 +159,16 @@ _open_times = st.tuples(words(32), words(32)).map(sorted)
 
 
 def _campaign(times: list[int], **fields: Any) -> Campaign:
-    return Campaign(window_start=times[0], deadline=times[1], **fields)
+    return Campaign(window_start=times[0], deadline=max(1, times[1]), **fields)
 
 
 campaigns = st.builds(
     _campaign,
     times=_open_times,
     organiser=addresses,
-    product=words(32),
+    product=st.integers(1, 2**32 - 1),
     price_per_hour=prices,
-    duration=words(24),
+    duration=st.integers(1, limits.DURATION_S_MAX),
     goal=st.integers(1, SLICES_MAX),
     market_id=words(16),
     providers_hash=digests,
