@@ -11,6 +11,7 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.adapters.bindings import group_buy
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_calls import struct
+from cloud_gpu.protocol.adapters.evm_group_buys import campaign_row
 from cloud_gpu.protocol.group_buy import ANY_PROVIDER, Campaign, Pledge, providers_hash
 from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.signing import sign
@@ -61,21 +62,6 @@ def id_of(s: Season, pool: Pool) -> Digest:
     return pool.campaign.id(chain_id=deployment.chain_id, contract=deployment.group_buy)
 
 
-def row_of(campaign: Campaign) -> group_buy.Campaign:
-    """As calls carry it."""
-    return group_buy.Campaign(
-        organiser=campaign.organiser,
-        product=campaign.product,
-        price_per_hour=campaign.price_per_hour.value,
-        duration=campaign.duration,
-        goal=campaign.goal,
-        window_start=campaign.window_start,
-        deadline=campaign.deadline,
-        market_id=campaign.market_id,
-        providers_hash=campaign.providers_hash.raw,
-    )
-
-
 def locking(
     s: Season, pool: Pool, buyer: Party, *, slices: int, signer: Party | None, short: int = 0
 ) -> Call[int]:
@@ -92,7 +78,7 @@ def locking(
     signature = b""
     if signer is not None:
         signature = sign(said, s.chain.deployment.group_buy_domain, signer.wallet).signature.raw
-    return group_buy.lock_pledge(row_of(campaign), group_buy.Pledge(*struct(said)), signature)
+    return group_buy.lock_pledge(campaign_row(campaign), group_buy.Pledge(*struct(said)), signature)
 
 
 def close_campaign(s: Season) -> None:
@@ -106,7 +92,7 @@ def close_campaign(s: Season) -> None:
         return
     machines = machines[: s.dice.randint(pool.campaign.goal, min(len(machines), slices_of(pool)))]
     entries = tuple(entry(s, pool, machine) for machine in machines)
-    call = group_buy.close_campaign(row_of(pool.campaign), pool.listed, entries)
+    call = group_buy.close_campaign(campaign_row(pool.campaign), pool.listed, entries)
     if not s.attempt(s.stranger().wallet, call):
         return
     s.pools.remove(pool)
@@ -147,7 +133,7 @@ def refund(s: Season) -> None:
     if s.dice.random() < 0.3:
         s.travel(pool.campaign.deadline + 1)
     for place in list(pool.pledges):
-        call = group_buy.refund_pledge(row_of(pool.campaign), place)
+        call = group_buy.refund_pledge(campaign_row(pool.campaign), place)
         if not s.attempt(s.stranger().wallet, call):
             return
         del pool.pledges[place]
@@ -165,4 +151,4 @@ def end_campaigns(s: Season) -> None:
     s.chain.pass_time(max(0, last + 1 - s.chain.time()))
     for pool in s.pools:
         for place in pool.pledges:
-            s.must(s.stranger().wallet, group_buy.refund_pledge(row_of(pool.campaign), place))
+            s.must(s.stranger().wallet, group_buy.refund_pledge(campaign_row(pool.campaign), place))

@@ -9,9 +9,10 @@ from benchmarks._parties import PRICE
 from benchmarks._season import Broken, Season
 from benchmarks._season_audits import POINTS, drawn, state_of
 from benchmarks._season_futures import handing_over
-from benchmarks._season_groups import entry, locking, row_of, slices_of
+from benchmarks._season_groups import entry, locking, slices_of
 from benchmarks._season_moves import Move
 from cloud_gpu.protocol.adapters.bindings import futures, group_buy, lease_book
+from cloud_gpu.protocol.adapters.evm_group_buys import campaign_row
 from cloud_gpu.protocol.audit import BatchState, VerdictResult
 from cloud_gpu.protocol.calls import (
     ChallengeLeaf,
@@ -133,7 +134,7 @@ def close_wrongly(s: Season) -> None:
     if not s.pools:
         return
     pool, machine = s.dice.choice(s.pools), s.dice.choice(s.machines)
-    row, one = row_of(pool.campaign), entry(s, pool, machine)
+    row, one = campaign_row(pool.campaign), entry(s, pool, machine)
     forged = replace(one, signature=s.market.ask(machine).signature.raw)
     cheaper = replace(row, price_per_hour=PRICE.value - 1)
     s.foul(s.stranger().wallet, group_buy.close_campaign(row, pool.listed, ()))
@@ -147,7 +148,7 @@ def withdraw_a_pledge(s: Season) -> None:
     if not s.pools:
         return
     pool = s.dice.choice(s.pools)
-    row = row_of(pool.campaign)
+    row = campaign_row(pool.campaign)
     s.foul(s.stranger().wallet, group_buy.refund_pledge(row, 99))
     if pool.pledges and s.chain.time() + _SOON < pool.campaign.deadline:
         place = s.dice.choice(list(pool.pledges))

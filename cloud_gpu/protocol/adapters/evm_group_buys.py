@@ -17,7 +17,7 @@ from cloud_gpu.protocol.values import Address, Digest
 
 def group_call(call: GroupCall) -> Call[int] | Call[None]:
     """The function of GroupBuy that does it."""
-    campaign = _campaign(call.campaign)
+    campaign = campaign_row(call.campaign)
     match call:
         case LockPledge(pledge=signed):
             said = signed.payload
@@ -38,7 +38,8 @@ def group_call(call: GroupCall) -> Call[int] | Call[None]:
             assert_never(call)
 
 
-def _campaign(campaign: Campaign) -> bound.Campaign:
+def campaign_row(campaign: Campaign) -> bound.Campaign:
+    """A campaign as calls carry it."""
     return bound.Campaign(
         organiser=campaign.organiser,
         product=campaign.product,
