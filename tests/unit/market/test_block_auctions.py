@@ -205,6 +205,18 @@ def test_an_alternative_is_passed_over_and_one_that_opened_ends_it(desk: Desk) -
     assert desk.report(hour).state is BidState.CANCELLED
 
 
+def test_what_an_alternative_leaves_goes_to_the_next_also_when_all_was_served_for_the_last_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("market.block.AGAIN_MAX", 1)
+    desk.hear(advert("ada"), advert("eve"))
+    alternatives = [block(limit="2.00"), block(limit="1.90")]
+    cheaper = block("dan", limit="1.10")
+    desk.submit(*alternatives, cheaper)
+    close(desk)
+    assert desk.report(cheaper).state is BidState.MATCHED
+
+
 def test_cash_must_cover_the_limit(desk: Desk) -> None:
     desk.hear(advert("ada"))
     poor = block(limit="101.00")
