@@ -12,7 +12,7 @@ from typing import Final
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.signing import Signed, TypedData
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount, cost_down
-from cloud_gpu.protocol.values import Address, Digest, Value
+from cloud_gpu.protocol.values import Address, Digest, Value, within
 
 FUTURES: Final = "Futures"
 """The contract, also in its EIP-712 domain."""
@@ -123,8 +123,12 @@ class FutureOrder(TypedData, frozen=True, kw_only=True):
     matcher: Address
 
     def __post_init__(self) -> None:
-        if not 1 <= self.units <= limits.GPUS_MAX:
-            raise ValueError(f"future_order.units is 1 to {limits.GPUS_MAX}, found {self.units}")
+        within("future_order.product", self.product, 0, 2**32 - 1)
+        within("future_order.window_start", self.window_start, 0, 2**32 - 1)
+        within("future_order.window_seconds", self.window_seconds, 0, 2**24 - 1)
+        within("future_order.units", self.units, 1, limits.GPUS_MAX)
+        within("future_order.start_by", self.start_by, 0, 2**32 - 1)
+        within("future_order.nonce", self.nonce, 0, 2**32 - 1)
         if not self.limit_price_per_hour:
             raise ValueError("future_order.limit_price_per_hour is above 0")
         if self.matcher.is_zero:
@@ -192,6 +196,13 @@ class Assignment(TypedData, frozen=True, kw_only=True):
     """Unix seconds."""
     nonce: int
     """Of the joiner's window."""
+
+    def __post_init__(self) -> None:
+        within("assignment.contract_id", self.contract_id, 0, 2**40 - 1)
+        within("assignment.leaver_pays", self.leaver_pays.value, 0, 2**64 - 1)
+        within("assignment.joiner_pays", self.joiner_pays.value, 0, 2**64 - 1)
+        within("assignment.expiry", self.expiry, 0, 2**32 - 1)
+        within("assignment.nonce", self.nonce, 0, 2**32 - 1)
 
 
 def margin(

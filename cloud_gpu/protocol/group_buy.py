@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.signing import Domain, Statement, TypedData
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
-from cloud_gpu.protocol.values import Address, Digest, Value, keccak256
+from cloud_gpu.protocol.values import Address, Digest, Value, keccak256, within
 
 GROUP_BUY: Final = "GroupBuy"
 """The contract, also in its EIP-712 domain."""
@@ -45,17 +45,12 @@ class Campaign(Value, frozen=True, kw_only=True):
     """See `providers_hash`."""
 
     def __post_init__(self) -> None:
-        bounds = (
-            ("product", self.product, 1, 2**32 - 1),
-            ("duration", self.duration, 1, limits.DURATION_S_MAX),
-            ("goal", self.goal, 1, SLICES_MAX),
-            ("window_start", self.window_start, 0, 2**32 - 1),
-            ("deadline", self.deadline, 1, 2**32 - 1),
-            ("market_id", self.market_id, 0, 2**16 - 1),
-        )
-        for name, found, low, high in bounds:
-            if not low <= found <= high:
-                raise ValueError(f"campaign.{name} is {low} to {high}, found {found}")
+        within("campaign.product", self.product, 1, 2**32 - 1)
+        within("campaign.duration", self.duration, 1, limits.DURATION_S_MAX)
+        within("campaign.goal", self.goal, 1, SLICES_MAX)
+        within("campaign.window_start", self.window_start, 0, 2**32 - 1)
+        within("campaign.deadline", self.deadline, 1, 2**32 - 1)
+        within("campaign.market_id", self.market_id, 0, 2**16 - 1)
         if self.window_start > self.deadline:
             raise ValueError("campaign.window_start is not after its deadline")
 
@@ -154,5 +149,6 @@ class Pledge(TypedData, frozen=True, kw_only=True):
         return self.struct_hash()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.slices <= SLICES_MAX:
-            raise ValueError(f"pledge.slices is 1 to {SLICES_MAX}, found {self.slices}")
+        within("pledge.max_amount", self.max_amount.value, 0, 2**48 - 1)
+        within("pledge.slices", self.slices, 1, SLICES_MAX)
+        within("pledge.nonce", self.nonce, 0, 2**32 - 1)

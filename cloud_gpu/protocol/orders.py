@@ -15,7 +15,7 @@ from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import KeyRole, NodeBinding, PeerId
 from cloud_gpu.protocol.signing import Signed, Statement, TypedData
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256
+from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256, within
 
 AskId = NewType("AskId", Digest)
 BidId = NewType("BidId", Digest)
@@ -48,11 +48,6 @@ class Scope(StrEnum):
     ANY = "any"
 
 
-def _within(what: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ValueError(f"{what} is {low} to {high}, found {value}")
-
-
 class Ask(TypedData, frozen=True, kw_only=True):
     """A provider's signed price for one machine and one lease number."""
 
@@ -78,14 +73,14 @@ class Ask(TypedData, frozen=True, kw_only=True):
     flags: int = 0
 
     def __post_init__(self) -> None:
-        _within("ask.index", self.index, 0, 2**32 - 1)
-        _within("ask.seq", self.seq, 1, limits.SEQ_MAX)
-        _within("ask.product", self.product, 1, 2**32 - 1)
-        _within("ask.min_duration", self.min_duration, 1, limits.DURATION_S_MAX)
-        _within("ask.max_duration", self.max_duration, self.min_duration, limits.DURATION_S_MAX)
-        _within("ask.start_by", self.start_by, 1, 2**32 - 1)
-        _within("ask.max_fee_bps", self.max_fee_bps.value, 0, 65_535)
-        _within("ask.flags", self.flags, 0, 3)
+        within("ask.index", self.index, 0, 2**32 - 1)
+        within("ask.seq", self.seq, 1, limits.SEQ_MAX)
+        within("ask.product", self.product, 1, 2**32 - 1)
+        within("ask.min_duration", self.min_duration, 1, limits.DURATION_S_MAX)
+        within("ask.max_duration", self.max_duration, self.min_duration, limits.DURATION_S_MAX)
+        within("ask.start_by", self.start_by, 1, 2**32 - 1)
+        within("ask.max_fee_bps", self.max_fee_bps.value, 0, 65_535)
+        within("ask.flags", self.flags, 0, 3)
         if not self.min_price_per_hour:
             raise ValueError("ask.min_price_per_hour is above 0: a free lease locks nothing")
         if self.matcher.is_zero:
@@ -125,14 +120,14 @@ class Bid(TypedData, frozen=True, kw_only=True):
     terms: Digest
 
     def __post_init__(self) -> None:
-        _within("bid.product", self.product, 1, 2**32 - 1)
-        _within("bid.count", self.count, 1, limits.GPUS_MAX)
-        _within("bid.duration", self.duration, 1, limits.DURATION_S_MAX)
-        _within("bid.start_by", self.start_by, 1, 2**32 - 1)
-        _within("bid.open_from", self.open_from, 0, 2**32 - 1)
-        _within("bid.nonce", self.nonce, 0, 2**32 - 1)
-        _within("bid.audit_bps", self.audit_bps.value, 0, limits.AUDIT_BPS_MAX)
-        _within("bid.flags", self.flags, 0, 7)
+        within("bid.product", self.product, 1, 2**32 - 1)
+        within("bid.count", self.count, 1, limits.GPUS_MAX)
+        within("bid.duration", self.duration, 1, limits.DURATION_S_MAX)
+        within("bid.start_by", self.start_by, 1, 2**32 - 1)
+        within("bid.open_from", self.open_from, 0, 2**32 - 1)
+        within("bid.nonce", self.nonce, 0, 2**32 - 1)
+        within("bid.audit_bps", self.audit_bps.value, 0, limits.AUDIT_BPS_MAX)
+        within("bid.flags", self.flags, 0, 7)
         if not self.max_price_per_hour:
             raise ValueError("bid.max_price_per_hour is above 0")
         if self.matcher.is_zero:
@@ -197,11 +192,11 @@ class Terms(Value, frozen=True, kw_only=True):
             raise ValueError(f"terms hold at most {limits.TERMS_WORDS_MAX} words in all")
         if any(len(word) > 64 for word in words):
             raise ValueError("a word of the terms has at most 64 characters")
-        _within("terms.chunk", self.chunk, 0, limits.GPUS_MAX)
-        _within("terms.gpu_memory_need_mib", self.gpu_memory_need_mib, 0, 2**24 - 1)
-        _within("terms.communication", self.communication.value, 0, limits.BASIS_POINTS_ONE)
-        _within("terms.carbon_price", self.carbon_price.value, 0, limits.PRICE_MAX)
-        _within("terms.start_from", self.start_from, 0, 2**32 - 1)
+        within("terms.chunk", self.chunk, 0, limits.GPUS_MAX)
+        within("terms.gpu_memory_need_mib", self.gpu_memory_need_mib, 0, 2**24 - 1)
+        within("terms.communication", self.communication.value, 0, limits.BASIS_POINTS_ONE)
+        within("terms.carbon_price", self.carbon_price.value, 0, limits.PRICE_MAX)
+        within("terms.start_from", self.start_from, 0, 2**32 - 1)
 
     @property
     def digest(self) -> Digest:

@@ -17,6 +17,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A frozen protocol value; subclasses validate in `__post_init__` and raise `ValueError`."""
 
 
+def within(what: str, value: int, low: int, high: int) -> None:
+    """Raises ValueError naming the field, its bounds and what was found."""
+    if not low <= value <= high:
+        raise ValueError(f"{what} is {low} to {high}, found {value}")
+
+
 class FixedBytes:
     """Bytes of one fixed length, written as 0x-prefixed lower-case hex."""
 

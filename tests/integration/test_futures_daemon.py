@@ -48,6 +48,14 @@ def order_of(trading: Trading, trader: LocalKey, *, buys: bool) -> Signed[Future
     return sign(order, deployment.futures_domain, trader)
 
 
+def wait_for_products(market: MarketDaemon, within_s: float = 30) -> None:
+    """A market that has just started may not have read of any yet."""
+    give_up_at = time.monotonic() + within_s
+    while not market.get("/v1/products").json():
+        assert time.monotonic() < give_up_at, f"no product within {within_s} s"
+        time.sleep(0.1)
+
+
 def report(market: MarketDaemon, order: Signed[FutureOrder]) -> FutureReport:
     answer = market.get(f"/v1/futures/orders/{order.payload.id}")
     assert answer.status_code == 200, answer.text
@@ -69,10 +77,12 @@ def test_two_orders_become_a_contract_that_a_killed_market_still_tells_of(
         trading, tmp_path / "market", futures_batch_ms=500, position_limit_bps=10_000
     )
     market = start_market(config)
+    wait_for_products(market)
     buy = order_of(trading, trading.buyer, buys=True)
     sell = order_of(trading, trading.provider, buys=False)
     for order in (buy, sell):
-        assert market.post("/v1/futures/orders", to_json(order)).status_code == 201
+        answer = market.post("/v1/futures/orders", to_json(order))
+        assert answer.status_code == 201, answer.text
     assert opened(market, sell).contract == 1
     market.kill()
 
