@@ -14,7 +14,7 @@ from cloud_gpu.protocol.auctions import (
     AuctionReport,
     LossReason,
 )
-from cloud_gpu.protocol.effects import ReportAuction, Transact
+from cloud_gpu.protocol.effects import ReportAuction
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.units import Instant, Price, format_tokens, instant
@@ -24,8 +24,8 @@ from market.book import RestingAsk, RestingBid
 from market.explaining import explain, short_of_cash
 from market.fitting import Conditions
 from market.floor import Floor
-from market.leasing import BidStep, calls_of, openings_for
-from market.rounds import EXPLAINED_ASKS_MAX, EXPLAINED_BIDS_MAX, Rounds
+from market.leasing import openings_for
+from market.rounds import EXPLAINED_BIDS_MAX, Rounds, compared
 
 KEPT = 24
 """Auctions that are told again at a start; the outside world may have missed the last."""
@@ -116,25 +116,15 @@ class BlockAuctions:
     def _post(self, clearing: BlockClearing, window: int) -> None:
         floor = self._floor
         openings = openings_for(clearing.fills, floor.rules, floor.now)
-        for opening in openings:
-            bid = floor.book.bid(opening.bid)
-            assert bid is not None, opening.bid
-            for ask in opening.asks:
-                floor.book.hold(ask.machine, opening.bid)
-            floor.openings.put(opening)
-            floor.answers.move(
-                bid,
-                BidStep.MATCH,
-                price=opening.price,
-                adverts=opening.adverts,
-                explanation=Explanation(
-                    asks=len(opening.asks),
-                    price=_why(bid, opening.price, clearing.prices, window),
-                ),
+        matched = {fill.bid.id: fill.bid for fill in clearing.fills}
+        why = {
+            opening.bid: Explanation(
+                asks=len(opening.asks),
+                price=_why(matched[opening.bid], opening.price, clearing.prices, window),
             )
-            for ask in opening.asks:
-                floor.shelf.sync(ask.machine, floor.at)
-        floor.out += [Transact(call=call) for call in calls_of(openings)]
+            for opening in openings
+        }
+        floor.post(openings, why)
 
     def _explain(
         self,
@@ -151,9 +141,7 @@ class BlockAuctions:
             why, how = _lost(loss, window), None
             if loss.why is LossReason.INFEASIBLE and left:
                 left -= 1
-                ladder = asks[bid.bid.payload.product]
-                most = EXPLAINED_ASKS_MAX + bid.bid.payload.count
-                why, how = explain(bid, ladder[:most], {}, given)
+                why, how = explain(bid, compared(bid, asks), {}, given)
             elif loss.needs is not None:
                 cash = self._floor.free_cash([bid.nonce[0]]).get(bid.nonce[0])
                 why = short_of_cash(bid, loss.needs, cash)

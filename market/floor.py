@@ -5,18 +5,19 @@ A part is a class over a floor: `Rounds` matches, `Outcomes` follows what the ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from cloud_gpu.protocol.effects import MarketEffect
+from cloud_gpu.protocol.effects import MarketEffect, Transact
 from cloud_gpu.protocol.errors import Rejection
-from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.match import BidState, Explanation
+from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
 from market.answers import Answers
 from market.book import Book
 from market.futures_book import FuturesBook
 from market.group_book import GroupBook
-from market.leasing import BidStep, Blame, Opening, Openings, retry_after
+from market.leasing import BidStep, Blame, Opening, Openings, calls_of, retry_after
 from market.ledger import Ledger
 from market.rules import MarketRules
 from market.shelf import Shelf
@@ -76,6 +77,25 @@ class Floor:
     def batch(self) -> Instant:
         """The entry batch of what comes now; closes the one before."""
         return self.book.batch_for(self.now - self.now % self.rules.round_ms)
+
+    def post(self, openings: Sequence[Opening], why: Mapping[BidId, Explanation]) -> None:
+        """Hold the machines of matches, tell their bids `why`, and send what opens them."""
+        for opening in openings:
+            bid = self.book.bid(opening.bid)
+            assert bid is not None, opening.bid
+            for ask in opening.asks:
+                self.book.hold(ask.machine, opening.bid)
+            self.openings.put(opening)
+            self.answers.move(
+                bid,
+                BidStep.MATCH,
+                price=opening.price,
+                adverts=opening.adverts,
+                explanation=why.get(opening.bid),
+            )
+            for ask in opening.asks:
+                self.shelf.sync(ask.machine, self.at)
+        self.out += [Transact(call=call) for call in calls_of(openings)]
 
     def give_up(
         self, opening: Opening, why: Rejection, blame: Blame = Blame.NOBODY, refused: int = 0

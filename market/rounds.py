@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cloud_gpu.protocol.effects import Transact
 from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant
@@ -13,7 +12,7 @@ from market.book import RestingAsk, RestingBid
 from market.explaining import explain, explain_match
 from market.fitting import Conditions
 from market.floor import Floor
-from market.leasing import BidStep, calls_of, openings_for
+from market.leasing import openings_for
 from market.on_demand import Clearing, clear
 from market.on_demand_record import rows_of
 from market.publishing import Publisher, RoundRows
@@ -117,29 +116,15 @@ class Rounds:
     def _post(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
     ) -> None:
-        floor = self._floor
-        taken_at = clearing.taken_at
+        floor, taken_at = self._floor, clearing.taken_at
         openings = openings_for(clearing.fills, floor.rules, floor.now)
-        for place, opening in enumerate(openings):
-            bid = floor.book.bid(opening.bid)
-            assert bid is not None, opening.bid
-            for ask in opening.asks:
-                floor.book.hold(ask.machine, opening.bid)
-            floor.openings.put(opening)
-            how = None
-            if place < EXPLAINED_BIDS_MAX:
-                ladder = _compared(bid, asks)
-                how = explain_match(bid, opening.asks, ladder, taken_at, given)
-            floor.answers.move(
-                bid,
-                BidStep.MATCH,
-                price=opening.price,
-                adverts=opening.adverts,
-                explanation=how,
-            )
-            for ask in opening.asks:
-                floor.shelf.sync(ask.machine, floor.at)
-        floor.out += [Transact(call=call) for call in calls_of(openings)]
+        matched = {fill.bid.id: fill.bid for fill in clearing.fills}
+        why = {}
+        for opening in openings[:EXPLAINED_BIDS_MAX]:
+            bid = matched[opening.bid]
+            ladder = compared(bid, asks)
+            why[bid.id] = explain_match(bid, opening.asks, ladder, taken_at, given)
+        floor.post(openings, why)
 
     def _end_one_round(self, clearing: Clearing) -> None:
         """What wanted this round or nothing has ended, with what it was told."""
@@ -156,12 +141,13 @@ class Rounds:
         taken_at = clearing.taken_at
         for bid in bids[:EXPLAINED_BIDS_MAX]:
             why, how = explain(
-                bid, _compared(bid, asks), taken_at, given, clearing.short.get(bid.id)
+                bid, compared(bid, asks), taken_at, given, clearing.short.get(bid.id)
             )
             self._floor.answers.explain(bid, why, how, self.count)
         if any(bid.explained_in < 0 for bid in bids[EXPLAINED_BIDS_MAX:]):
             self._floor.has_news = True
 
 
-def _compared(bid: RestingBid, asks: Mapping[int, Sequence[RestingAsk]]) -> Sequence[RestingAsk]:
+def compared(bid: RestingBid, asks: Mapping[int, Sequence[RestingAsk]]) -> Sequence[RestingAsk]:
+    """The cheapest asks of a bid's product, as many as it is told about."""
     return asks[bid.bid.payload.product][: EXPLAINED_ASKS_MAX + bid.bid.payload.count]

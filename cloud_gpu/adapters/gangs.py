@@ -10,15 +10,13 @@ from typing import Self, TypeVar
 import anyio
 
 from cloud_gpu.adapters.portal import PORTAL
-from cloud_gpu.adapters.sessions import Requested
+from cloud_gpu.adapters.sessions import HURRY_S, Requested
 from cloud_gpu.client import Client
 from cloud_gpu.leased import Lease
 from cloud_gpu.outcomes import Bill, RunResult
 from cloud_gpu.packages import InstalledPackage
 
 T = TypeVar("T")
-
-_HURRY_S = 8.0
 
 
 class BlockingGang(Requested):
@@ -59,7 +57,7 @@ class BlockingGang(Requested):
         )
 
     async def _abandon(self) -> None:
-        await _all(self.machines, lambda lease, _: lease.close(_HURRY_S))
+        await _all(self.machines, lambda lease, _: lease.close(HURRY_S))
 
     def _on_all(self, work: Callable[[Lease, int], Awaitable[T]]) -> tuple[T, ...]:
         return PORTAL.call(_all, self.machines, work)

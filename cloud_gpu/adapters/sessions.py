@@ -27,7 +27,7 @@ from cloud_gpu.protocol.units import parse_duration
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.settings import Settings
 
-_HURRY_S: Final = 8.0
+HURRY_S: Final = 8.0
 """How long a lease is looked after when the person who waits pressed Ctrl-C."""
 
 LoadSettings = Callable[[Mapping[str, str | None]], Settings]
@@ -174,7 +174,7 @@ class Requested:
 
     async def _abandon(self) -> None:
         if self._open is not None:
-            await self._open.close(_HURRY_S)
+            await self._open.close(HURRY_S)
 
     async def _enter(self, client: Client) -> None:
         console = self._console
@@ -187,7 +187,7 @@ class Requested:
 
     def _patience(self, kind: type[BaseException] | None) -> float:
         hurried = kind is not None and issubclass(kind, KeyboardInterrupt | asyncio.CancelledError)
-        return _HURRY_S if hurried else 90.0
+        return HURRY_S if hurried else 90.0
 
     def _show(self, bill: Bill) -> None:
         self._console.progress(str(bill))
