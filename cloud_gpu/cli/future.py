@@ -26,6 +26,7 @@ from cloud_gpu.cli.trading import (
     Start,
     Units,
     digest_of,
+    hand_in,
     opened_trader,
     table_of,
     taken_nonces,
@@ -137,24 +138,10 @@ def _order(
         f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge},"
         f" and lock {format_tokens(margin)} tokens of margin when a contract opens?",
     )
-    _hand_in(run, trader, order, {**row, "market": market})
+    doubt = f"the order may stand: cloud-gpu future show {row['order']}"
+    hand_in(run, _KIND, {**row, "market": market}, lambda: trader.place(order), doubt)
     run.say.result("future-order", row, lambda: _order_table(row))
     run.say.next(f"cloud-gpu future show {row['order']}")
-
-
-def _hand_in(
-    run: Invocation, trader: Trader, order: Signed[FutureOrder], row: dict[str, Any]
-) -> None:
-    """Remember an order that the market has, or may have: its answer can be lost."""
-    try:
-        trader.place(order)
-    except Rejected:
-        raise
-    except BaseException:
-        run.outside.remember(_KIND, [row])
-        run.say.progress(f"no answer; the order may stand: cloud-gpu future show {row['order']}")
-        raise
-    run.outside.remember(_KIND, [row])
 
 
 def show(

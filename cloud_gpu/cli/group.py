@@ -19,6 +19,7 @@ from cloud_gpu.cli.trading import (
     MaybeProduct,
     Product,
     digest_of,
+    hand_in,
     opened_group_buyer,
     taken_nonces,
 )
@@ -193,27 +194,13 @@ def pledge(
             run.outside.remember(_KIND, [row])
             buyer.lock(terms, signed)
         else:
-            _hand_in(run, buyer, signed, row)
+            doubt = f"it may be locked: cloud-gpu group show {row['campaign']}"
+            hand_in(run, _KIND, row, lambda: buyer.hand_in(signed), doubt)
     told = {name: row[name] for name in ("pledge", "campaign", "slices")}
     told |= {"amount": money(amount), "locked": direct}
     done = "Locked." if direct else "Handed in."
     run.say.result("pledge", told, lambda: done)
     run.say.next(f"cloud-gpu take {campaign}, which waits until your lease opens, and starts it")
-
-
-def _hand_in(
-    run: Invocation, buyer: GroupBuyer, signed: Signed[Pledge], row: dict[str, Any]
-) -> None:
-    """Remember a pledge that the market has, or may have: its answer can be lost."""
-    try:
-        buyer.hand_in(signed)
-    except Rejected:
-        raise
-    except BaseException:
-        run.outside.remember(_KIND, [row])
-        run.say.progress(f"no answer; it may be locked: cloud-gpu group show {row['campaign']}")
-        raise
-    run.outside.remember(_KIND, [row])
 
 
 def _pledge_row(signed: Signed[Pledge], terms: Campaign, *, direct: bool) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from cloud_gpu.bidding import WordUnclear
 from cloud_gpu.cli.failures import StillWaiting, UsageWrong
 from cloud_gpu.cli.flags import flag_of
 from cloud_gpu.cli.invocation import Invocation, price
-from cloud_gpu.protocol.errors import ChainUnavailable
+from cloud_gpu.protocol.errors import ChainUnavailable, Rejected
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.settings import Settings
 
@@ -125,3 +125,21 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def hand_in(
+    run: Invocation, kind: str, row: dict[str, Any], place: Callable[[], object], doubt: str
+) -> None:
+    """Hand something signed in, and remember it if the market has it, or may: answers get lost.
+
+    `doubt` is told when no answer came.
+    """
+    try:
+        place()
+    except Rejected:
+        raise
+    except BaseException:
+        run.outside.remember(kind, [row])
+        run.say.progress(f"no answer; {doubt}")
+        raise
+    run.outside.remember(kind, [row])
