@@ -24,7 +24,7 @@ from cloud_gpu.protocol.orders import Bid, SignedBid
 from cloud_gpu.protocol.signing import Verified, recover
 from cloud_gpu.protocol.units import Quantity
 from cloud_gpu.protocol.values import Address, FixedBytes
-from market.intake import check_bid
+from market.doors.intake import check_bid
 
 ORDERS_TARGET, RATIO_TARGET = 12_000, 10
 """Source: the issue, DESIGN.md 7."""

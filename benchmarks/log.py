@@ -28,7 +28,7 @@ from cloud_gpu.protocol.events import BidSubmitted
 from cloud_gpu.protocol.rounds import PublishedRound, RoundHeader
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import ZERO_DIGEST
-from market.auditing import Auditor
+from market.audit.auditing import Auditor
 from market.matchmaker import Matchmaker
 from market.receipts import header_signer
 from market.rules import MatchmakerEvent, RulesSet

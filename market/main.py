@@ -41,13 +41,13 @@ from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.workers import Following, run_workers
 from market.attributes import Attributes
+from market.audit.replaying import replay_lines
+from market.audit.replaying_told import StoredRounds
 from market.cli.app import app
 from market.cli.outside import BookPage, Outside
 from market.health import health_of
 from market.matchmaker import Matchmaker
 from market.receipts import header_signer, receipt_signer
-from market.replaying import replay_lines
-from market.replaying_told import StoredRounds
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from market.settings import MarketSettings, parse_settings
 from market.standing import Standing

@@ -33,21 +33,21 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant
 from cloud_gpu.protocol.values import Digest
-from market.block_auctions import BlockAuctions
-from market.book import RestingAsk, RestingBid
-from market.floor import Floor
-from market.futures_lane import FuturesLane
-from market.futures_outcomes import FutureOutcomes
-from market.group_lane import GroupLane
-from market.group_outcomes import GroupOutcomes
-from market.group_pledging import Pledging
-from market.indexing import Indexing
-from market.intake import check_bid
-from market.keeping import Keeper
-from market.leasing import BidStep, calls_of, unanswered
-from market.outcomes import Outcomes
-from market.publishing import Publisher
-from market.rounds import Rounds
+from market.books.book import RestingAsk, RestingBid
+from market.doors.intake import check_bid
+from market.lanes.block_auctions import BlockAuctions
+from market.lanes.floor import Floor
+from market.lanes.futures_lane import FuturesLane
+from market.lanes.futures_outcomes import FutureOutcomes
+from market.lanes.group_lane import GroupLane
+from market.lanes.group_outcomes import GroupOutcomes
+from market.lanes.group_pledging import Pledging
+from market.lanes.indexing import Indexing
+from market.lanes.keeping import Keeper
+from market.lanes.leasing import BidStep, calls_of, unanswered
+from market.lanes.outcomes import Outcomes
+from market.lanes.publishing import Publisher
+from market.lanes.rounds import Rounds
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 
 

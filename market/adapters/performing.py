@@ -12,8 +12,8 @@ import trio
 
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
+from market.audit.replaying import Reported
 from market.ports import BookWriter
-from market.replaying import Reported
 
 _AT_ONCE = 500
 _LOOK_S = 0.05

@@ -25,9 +25,9 @@ from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.newsroom import Newsroom
 from market.api.taking import Taking
-from market.futures_door import check_future
+from market.doors.futures_door import check_future
+from market.doors.intake import check_bid
 from market.health import Health
-from market.intake import check_bid
 from market.ports import (
     BookView,
     FuturesView,

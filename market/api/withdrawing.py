@@ -11,7 +11,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body
 from market.api.errors import Refused, malformed
 from market.api.front import front_of
-from market.intake import check_cancellation
+from market.doors.intake import check_cancellation
 
 
 async def keep_cancellation(

@@ -10,7 +10,10 @@ import typer
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import AuditFailed, SettingsInvalid
 from cloud_gpu.protocol.values import Digest
-from market.auditing import signer_of
+from market.audit.auditing import signer_of
+from market.audit.proof_claims import check_proof
+from market.audit.proofs import Proof, ProofFails
+from market.audit.proving import Prover
 from market.cli.files import (
     AnyMarket,
     HeaderFiles,
@@ -22,9 +25,6 @@ from market.cli.files import (
 )
 from market.cli.options import outside_of
 from market.cli.verifying import parsed
-from market.proof_claims import check_proof
-from market.proofs import Proof, ProofFails
-from market.proving import Prover
 
 
 def prove(

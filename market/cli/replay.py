@@ -12,11 +12,11 @@ from rich.table import Table
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import SettingsInvalid
-from market.auditing import Audited
+from market.audit.auditing import Audited
+from market.audit.replaying import ReplayedState
 from market.cli.files import AnyMarket, HeaderFiles, ReceiptFiles, headers_in, receipts_in
 from market.cli.options import Config, DatabaseUrl, database_url, outside_of
 from market.cli.verifying import verify
-from market.replaying import ReplayedState
 
 
 def replay(

@@ -11,8 +11,8 @@ from cloud_gpu.protocol.effects import MarketEffect, Transact
 from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, Terms
+from market.audit.replaying import replay_lines
 from market.main import show_book
-from market.replaying import replay_lines
 from market.rules import MarketRules, RulesSet
 from market.store.journal import FIRST_HEAD
 from tests.support.market_api import Api

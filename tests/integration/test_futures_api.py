@@ -20,7 +20,7 @@ from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.signing import Signed, state
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, TokenAmount
 from cloud_gpu.protocol.values import Digest
-from market.replaying import replay_lines
+from market.audit.replaying import replay_lines
 from market.rules import MarketRules, RulesSet
 from tests.support.market_api import Api
 from tests.unit.market.builders import A100, DOMAIN, NOW_S, key

@@ -29,7 +29,7 @@ from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
-from market.futures_positions import reminders
+from market.books.futures_positions import reminders
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent
 from tests.support.anvil import Deployed

@@ -21,7 +21,7 @@ from cloud_gpu.protocol.group_reports import (
 )
 from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.values import Digest
-from market.replaying import replay_lines
+from market.audit.replaying import replay_lines
 from market.rules import MarketRules, RulesSet
 from tests.support.market_api import Api
 from tests.unit.market.builders import NOW_S, RULES, advert, key, price

@@ -17,7 +17,7 @@ from cloud_gpu.protocol.merkle import leads_to
 from cloud_gpu.protocol.rounds import PublishedRound, Sequenced, SignedHeader
 from market.adapters.rounds_source import read_rounds
 from market.api.errors import PROBLEM_TYPE
-from market.auditing import Audited
+from market.audit.auditing import Audited
 from market.cli.app import app
 from market.cli.outside import Outside
 from market.receipts import header_signer, receipt_signer

@@ -19,9 +19,9 @@ from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.events import AskHeard
 from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
 from market.adapters.performing import Unwritten
+from market.audit.replaying import ReplayedState, replay_lines
+from market.audit.replaying_told import StoredRounds
 from market.receipts import header_signer
-from market.replaying import ReplayedState, replay_lines
-from market.replaying_told import StoredRounds
 from market.rules import RulesSet
 from market.store.database import Database
 from market.store.journal import FIRST_HEAD, SqlJournal

@@ -25,7 +25,7 @@ from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, TokenAmount
-from market.ledger import Ledger
+from market.books.ledger import Ledger
 from tests.support.market_api import Api
 from tests.unit.market.builders import (
     NOW_S,

@@ -20,7 +20,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Cancellation
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import TokenAmount
-from market.ledger import Ledger
+from market.books.ledger import Ledger
 from market.ports import Kept
 from market.store.database import Database
 from market.store.inbox import SqlInbox

@@ -11,8 +11,8 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price
-from market.futures_book import RestingFuture
-from market.futures_clearing import FutureClearing, clear_futures
+from market.books.futures_book import RestingFuture
+from market.clearing.futures_clearing import FutureClearing, clear_futures
 from tests.unit.market.futures_builders import future, resting
 
 _TICKS = 12

@@ -24,12 +24,12 @@ from cloud_gpu.protocol.orders import (
 )
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address
-from market.book import Nonce, RestingAsk, RestingBid
-from market.fitting import Conditions, fits, locked_by
-from market.gangs import best_gang
-from market.ledger import Ledger
-from market.on_demand import Clearing, clear
-from market.replaying import ReplayedMatch, ReplayedState, replay_lines
+from market.audit.replaying import ReplayedMatch, ReplayedState, replay_lines
+from market.books.book import Nonce, RestingAsk, RestingBid
+from market.books.ledger import Ledger
+from market.clearing.fitting import Conditions, fits, locked_by
+from market.clearing.gangs import best_gang
+from market.clearing.on_demand import Clearing, clear
 from market.rules import RulesSet
 from market.store.journal import FIRST_HEAD
 from tests.unit.market.builders import (

@@ -19,12 +19,12 @@ from cloud_gpu.protocol.orders import AskId, BidId, Scope, SignedAdvert, SignedB
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import Price, TokenAmount, format_tokens
 from cloud_gpu.protocol.values import Address, keccak256
-from market.block import BlockClearing, clear_block
-from market.book import RestingAsk, RestingBid
-from market.fitting import Conditions, fits
+from market.books.book import RestingAsk, RestingBid
+from market.books.ledger import Ledger
+from market.clearing.block import BlockClearing, clear_block
+from market.clearing.fitting import Conditions, fits
+from market.clearing.on_demand import Fill
 from market.kernel.capacity import PART
-from market.ledger import Ledger
-from market.on_demand import Fill
 from tests.unit.market.builders import (
     FEE,
     NOW_S,
@@ -320,9 +320,9 @@ class Naive:
 @given(auctions())
 def test_plain_python_gives_the_same_matches(auction: Auction) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("market.block.STEPS", 200)
+        patch.setattr("market.clearing.block.STEPS", 200)
         compiled = auction.clear()
-        patch.setattr("market.block_search.Capacity", Naive)
+        patch.setattr("market.clearing.block_search.Capacity", Naive)
         assert auction.clear() == compiled
 
 
@@ -330,8 +330,8 @@ def test_plain_python_gives_the_same_matches(auction: Auction) -> None:
 def test_more_kinds_than_bits_take_more_passes(auction: Auction) -> None:
     """With one bit a product every kind has a pass of its own; the promises stay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("market.block_search.KINDS_MAX", 1)
-        patch.setattr("market.block_search.PRODUCTS_MAX", 1)
+        patch.setattr("market.clearing.block_search.KINDS_MAX", 1)
+        patch.setattr("market.clearing.block_search.PRODUCTS_MAX", 1)
         cleared = auction.clear()
     assert all(fits(fill.bid, ask, auction.given) for fill in cleared.fills for ask in fill.asks)
     machines = [ask.machine for fill in cleared.fills for ask in fill.asks]

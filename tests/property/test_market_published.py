@@ -17,10 +17,10 @@ from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.rounds import Lane, PublishedRound, RoundBody, Taken, Unmatched
 from cloud_gpu.protocol.values import Digest
-from market.proof_claims import check_proof
-from market.proofs import Claim, Exhibit, Proof, ProofFails
-from market.round_lists import ROOTS, RoundLists
-from market.showing import place_exhibit
+from market.audit.proof_claims import check_proof
+from market.audit.proofs import Claim, Exhibit, Proof, ProofFails
+from market.audit.showing import place_exhibit
+from market.lanes.round_lists import ROOTS, RoundLists
 from tests.property.test_market_lane_a import MACHINES, PROVIDERS, adverts, orders
 from tests.support.published import audited, journal_of, prover_of, published, resealed
 from tests.unit.market.builders import (

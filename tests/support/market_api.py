@@ -19,7 +19,7 @@ from market.api.errors import PROBLEM_TYPE, Problem
 from market.api.front import Front
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
-from market.ledger import Ledger
+from market.books.ledger import Ledger
 from market.receipts import receipt_signer
 from market.rules import MarketRules
 from market.standing import Standing

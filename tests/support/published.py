@@ -13,12 +13,12 @@ from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.rounds import Lane, PublishedRound, RoundBody, RoundHeader
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import ZERO_DIGEST
-from market.auditing import Auditor
-from market.differences import Difference
+from market.audit.auditing import Auditor
+from market.audit.differences import Difference
+from market.audit.proving import Prover
+from market.lanes.round_lists import RoundLists
 from market.matchmaker import Matchmaker
-from market.proving import Prover
 from market.receipts import header_signer
-from market.round_lists import RoundLists
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from market.store.journal import FIRST_HEAD, next_head
 from tests.unit.market.builders import MARKET_KEY, NOW, RULES, Desk

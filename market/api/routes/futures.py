@@ -24,8 +24,8 @@ from market.api.front import Front, front_of
 from market.api.pages import Cursor, listing, page, place_in
 from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
-from market.forward_curve import ClearedSeries, forward_curve
-from market.futures_positions import reminders
+from market.books.futures_positions import reminders
+from market.index.forward_curve import ClearedSeries, forward_curve
 from market.ports import Place
 
 ANSWERED_MAX = 1_000

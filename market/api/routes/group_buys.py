@@ -31,7 +31,7 @@ from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.pages import page
 from market.api.schemas import answers, json_list, takes
-from market.group_door import (
+from market.doors.group_door import (
     NOT_KEPT,
     check_campaign,
     check_pledge,

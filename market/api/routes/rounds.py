@@ -14,7 +14,7 @@ from market.api.errors import Refused
 from market.api.front import front_of
 from market.api.pages import page
 from market.api.schemas import answers
-from market.arrivals import sequenced
+from market.doors.arrivals import sequenced
 
 HEADERS_ANSWERED_MAX = 1_000
 _NUMBER_MAX = 2**53 - 1

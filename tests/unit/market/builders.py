@@ -38,7 +38,7 @@ from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
 from cloud_gpu.protocol.ties import subject_of
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
-from market.book import RestingAsk, RestingBid
+from market.books.book import RestingAsk, RestingBid
 from market.health import health_of
 from market.matchmaker import Matchmaker
 from market.rules import MarketRules, MatchmakerEvent

@@ -23,7 +23,7 @@ from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Domain, Signed, Verified, sign, verify
 from cloud_gpu.protocol.units import BasisPoints, Instant, Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
-from market.futures_book import RestingFuture
+from market.books.futures_book import RestingFuture
 from tests.unit.market.builders import MARKET_KEY, NOW_S, RULES, Desk, joined, key, price, provider
 
 FUTURES_DOMAIN = Domain(name=FUTURES, chain_id=31337, verifying_contract=Address(b"\x0f" * 20))

@@ -19,9 +19,9 @@ from cloud_gpu.protocol.rounds import (
 )
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
-from market.auditing import INBOX_PATIENCE_MS
+from market.audit.auditing import INBOX_PATIENCE_MS
+from market.lanes.round_lists import RoundLists
 from market.receipts import receipt_signer
-from market.round_lists import RoundLists
 from tests.support.published import audited, journal_of, published, resealed
 from tests.unit.market.builders import (
     DOMAIN,

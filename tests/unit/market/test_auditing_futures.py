@@ -17,7 +17,7 @@ from cloud_gpu.protocol.rounds import (
 )
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import ZERO_DIGEST
-from market.proofs import Claim
+from market.audit.proofs import Claim
 from tests.support.published import audited, journal_of, prover_of, published, resealed
 from tests.unit.market.futures_builders import FUTURES_RULES, FuturesDesk, future, openings
 

@@ -208,7 +208,7 @@ def test_an_alternative_is_passed_over_and_one_that_opened_ends_it(desk: Desk) -
 def test_what_an_alternative_leaves_goes_to_the_next_also_when_all_was_served_for_the_last_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("market.block.AGAIN_MAX", 1)
+    monkeypatch.setattr("market.clearing.block.AGAIN_MAX", 1)
     desk.hear(advert("ada"), advert("eve"))
     alternatives = [block(limit="2.00"), block(limit="1.90")]
     cheaper = block("dan", limit="1.10")

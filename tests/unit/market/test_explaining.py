@@ -6,7 +6,7 @@ from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import Obstruction
 from cloud_gpu.protocol.orders import Terms
 from cloud_gpu.protocol.units import TokenAmount
-from market.explaining import explain, explain_match, short_of_cash
+from market.clearing.explaining import explain, explain_match, short_of_cash
 from tests.unit.market.builders import (
     NOW_S,
     Desk,

@@ -10,9 +10,9 @@ from cloud_gpu.protocol.hardware import Isolation
 from cloud_gpu.protocol.orders import AskFlags, BidFlags, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address
-from market.book import RestingAsk
-from market.fitting import Conditions, fits, obstacles
-from market.ledger import Ledger
+from market.books.book import RestingAsk
+from market.books.ledger import Ledger
+from market.clearing.fitting import Conditions, fits, obstacles
 from tests.unit.market.builders import (
     FEE,
     NOW_S,

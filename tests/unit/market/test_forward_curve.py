@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.units import Price
-from market.forward_curve import DAY_S, ClearedSeries, forward_curve
+from market.index.forward_curve import DAY_S, ClearedSeries, forward_curve
 
 WEEK_S = 7 * DAY_S
 FIRST = 2_600 * WEEK_S

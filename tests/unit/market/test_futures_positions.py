@@ -21,7 +21,7 @@ from cloud_gpu.protocol.future_reports import ContractState
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.units import TokenAmount
-from market.futures_positions import reminders
+from market.books.futures_positions import reminders
 from tests.unit.market.builders import NOW_S, key, machine
 from tests.unit.market.futures_builders import (
     DAY_S,

@@ -11,7 +11,7 @@ from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.group_buy import providers_hash
 from cloud_gpu.protocol.group_reports import CampaignState, PledgeState
 from cloud_gpu.protocol.match import BidState
-from market.group_lane import CAMPAIGNS_PER_ACCOUNT_MAX
+from market.lanes.group_lane import CAMPAIGNS_PER_ACCOUNT_MAX
 from market.matchmaker import Matchmaker
 from tests.unit.market.builders import NOW_S, advert, key, order, provider
 from tests.unit.market.group_builders import (

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from cloud_gpu.protocol.group_reports import CampaignState, LockedPledge
 from cloud_gpu.protocol.units import TokenAmount
-from market.group_asks import GroupAsk, served
-from market.group_life import (
+from market.books.group_life import (
     CAMPAIGN_TABLE,
     CampaignFacts,
     CampaignStep,
     due_step,
     settled_state,
 )
+from market.lanes.group_asks import GroupAsk, served
 from tests.unit.market.builders import advert, key, resting_ask
 
 S = CampaignState

@@ -14,8 +14,8 @@ from cloud_gpu.protocol.effects import MarketEffect, ReportIndex
 from cloud_gpu.protocol.lease import LeaseEndReason
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.units import TokenAmount
+from market.index.price_index import HOUR_S
 from market.matchmaker import Matchmaker
-from market.price_index import HOUR_S
 from tests.unit.market.builders import (
     A100,
     RULES,

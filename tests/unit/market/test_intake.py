@@ -20,8 +20,8 @@ from cloud_gpu.protocol.orders import (
 from cloud_gpu.protocol.signing import Statement, Verified, state
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address, Digest
-from market.intake import check_advert, check_bid, check_cancellation
-from market.ledger import Ledger
+from market.books.ledger import Ledger
+from market.doors.intake import check_advert, check_bid, check_cancellation
 from tests.unit.market.builders import (
     DOMAIN,
     FEE,

@@ -10,7 +10,8 @@ from cloud_gpu.protocol.calls import pairs_of
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.units import TokenAmount
-from market.leasing import (
+from market.clearing.on_demand import Fill
+from market.lanes.leasing import (
     BID_TABLE,
     BidStep,
     Blame,
@@ -20,7 +21,6 @@ from market.leasing import (
     openings_for,
     retry_after,
 )
-from market.on_demand import Fill
 from market.rules import BATCH_MATCHES_MAX
 from market.timers import Timers
 from tests.unit.market.builders import NOW, RULES, advert, order, price, resting_ask, resting_bid

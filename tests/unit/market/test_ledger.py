@@ -32,7 +32,7 @@ from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState, MachineStatus
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Digest
-from market.ledger import Ledger
+from market.books.ledger import Ledger
 from market.undo import REWIND_BLOCKS_MAX
 from tests.unit.market.builders import (
     FEE,

@@ -18,8 +18,8 @@ from cloud_gpu.protocol.lease import LeaseEndReason, LeaseState
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import Terms
 from cloud_gpu.protocol.units import TokenAmount
+from market.lanes.rounds import EXPLAINED_BIDS_MAX
 from market.matchmaker import Matchmaker
-from market.rounds import EXPLAINED_BIDS_MAX
 from market.rules import RulesSet
 from tests.unit.market.builders import (
     NOW_S,

@@ -9,10 +9,10 @@ from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.hardware import FABRIC_LABEL
 from cloud_gpu.protocol.orders import BidFlags, Scope, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.units import TokenAmount
-from market.book import RestingAsk
-from market.fitting import Conditions
-from market.ledger import Ledger
-from market.on_demand import Clearing, clear
+from market.books.book import RestingAsk
+from market.books.ledger import Ledger
+from market.clearing.fitting import Conditions
+from market.clearing.on_demand import Clearing, clear
 from tests.unit.market.builders import (
     FEE,
     NOW_S,

@@ -13,7 +13,7 @@ from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, TokenAmount
 from cloud_gpu.protocol.values import Address
-from market.price_index import DAY_S, HOUR_S, PaidLease, price_index
+from market.index.price_index import DAY_S, HOUR_S, PaidLease, price_index
 
 CLASS = GpuClass("A100-SXM4-80GB")
 NOON = 1_800_000_000 // DAY_S * DAY_S + 12 * HOUR_S

@@ -13,9 +13,9 @@ from cloud_gpu.protocol.rounds import PlacedBid, PublishedRound, RoundBody, Take
 from cloud_gpu.protocol.ties import subject_of, tie_of
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
-from market.auditing import INBOX_PATIENCE_MS
-from market.proof_claims import check_proof
-from market.proofs import Claim, Exhibit, Proof, ProofFails
+from market.audit.auditing import INBOX_PATIENCE_MS
+from market.audit.proof_claims import check_proof
+from market.audit.proofs import Claim, Exhibit, Proof, ProofFails
 from market.receipts import receipt_signer
 from tests.support.published import journal_of, prover_of, published, resealed
 from tests.unit.market.builders import DOMAIN, MARKET_KEY, NOW, Desk, advert, key, order

@@ -7,7 +7,7 @@ from cloud_gpu.protocol.events import BidWithdrawn
 from cloud_gpu.protocol.merkle import leads_to
 from cloud_gpu.protocol.rounds import Lane, PlacedBid, PublishedRound, Taken
 from cloud_gpu.protocol.ties import subject_of, tie_of
-from market.round_lists import ROOTS, RoundLists, tree_of
+from market.lanes.round_lists import ROOTS, RoundLists, tree_of
 from tests.support.published import journal_of, published
 from tests.unit.market.builders import (
     MARKET_KEY,

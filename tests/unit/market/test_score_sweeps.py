@@ -18,9 +18,9 @@ from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import Scope, SignedBid, Terms
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from market.attributes import Attributes, Power, Site, Tier
-from market.book import RestingAsk, RestingBid
-from market.fitting import Conditions, fits
-from market.scoring import score
+from market.books.book import RestingAsk, RestingBid
+from market.clearing.fitting import Conditions, fits
+from market.clearing.scoring import score
 from tests.unit.market.builders import (
     FEE,
     NOW_S,

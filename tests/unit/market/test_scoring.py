@@ -7,8 +7,8 @@ import pytest
 from cloud_gpu.protocol.orders import Scope, Terms
 from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from market.attributes import Attributes, Power, Site, Tier
-from market.fitting import Conditions, fits
-from market.scoring import is_by_price, score
+from market.clearing.fitting import Conditions, fits
+from market.clearing.scoring import is_by_price, score
 from tests.unit.market.builders import (
     A100,
     FEE,

@@ -1,0 +1,1 @@
+"""For strangers: published rounds computed again, proofs of fraud, the journal replayed."""

@@ -1,0 +1,1 @@
+"""What is known: orders at rest, the picture of the chain, positions, pledges. Decides nothing."""

@@ -1,0 +1,103 @@
+"""What the matches of a block auction pay: one price for a product, or each ask and a share.
+
+Between the dearest accepted ask and the cheapest limit every price keeps all matches within their
+limits. The lowest one counts that leaves no loser above it, if there is one; so a buyer pays what
+keeps the others out, not what it bid. Where a limit lies below another match's ask, no price
+supports them all: each pays its ask, and of the room up to its limit the same share, so that the
+providers together have what the dearest ask would have paid them, if there is as much room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.settlement import bond_needed
+from cloud_gpu.protocol.units import (
+    GpuSeconds,
+    Price,
+    TokenAmount,
+    cost_down,
+    share_down,
+    total,
+)
+from market.books.book import RestingAsk, RestingBid
+from market.clearing.fitting import Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A bid, its machines, and between what prices they may open."""
+
+    bid: RestingBid
+    asks: tuple[RestingAsk, ...]
+    """One, or a gang's, cheapest first."""
+    least: Price
+    """The dearest of them: all are paid one price."""
+    most: Price
+    """The limit, or what the weakest bond secures."""
+
+    @property
+    def gpu_seconds(self) -> int:
+        """Of all machines."""
+        return self.bid.bid.payload.quantity.value
+
+    def locked(self, price: Price) -> TokenAmount:
+        """Of the buyer's vault: each machine's cap, and beside it what audits may cost."""
+        caps = [cost_down(price, _quantity(self.bid, ask)) for ask in self.asks]
+        share = self.bid.bid.payload.audit_bps
+        return total([cap + share_down(cap, share) for cap in caps])
+
+
+def match_of(bid: RestingBid, asks: tuple[RestingAsk, ...], given: Conditions) -> Match:
+    """The prices at which fitting asks may open the bid."""
+    least, limit = asks[-1].ask.payload.min_price_per_hour, bid.bid.payload.max_price_per_hour
+    product = given.products[bid.bid.payload.product]
+
+    def is_secured(ticks: int) -> bool:
+        price = Price(ticks * limits.PRICE_TICK)
+        return all(
+            bond_needed(cost_down(price, _quantity(bid, ask)), product.min_bond)
+            <= given.bonds[ask.machine]
+            for ask in asks
+        )
+
+    low, high = least.value // limits.PRICE_TICK, limit.value // limits.PRICE_TICK
+    while low < high:  # the dearest tick that the bonds secure
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if is_secured(middle) else (low, middle - 1)
+    return Match(bid, asks, least, Price(low * limits.PRICE_TICK))
+
+
+def most_locked(bid: RestingBid, given: Conditions) -> TokenAmount:
+    """What a bid could lock at most, at its limit."""
+    gpus, payload = given.products[bid.bid.payload.product].slice_gpus, bid.bid.payload
+    cap = cost_down(payload.max_price_per_hour, GpuSeconds(gpus * payload.duration))
+    one = cap + share_down(cap, payload.audit_bps)
+    return TokenAmount(one.value * (payload.count // gpus))
+
+
+def _quantity(bid: RestingBid, ask: RestingAsk) -> GpuSeconds:
+    return GpuSeconds(ask.gpus * bid.bid.payload.duration)
+
+
+def uniform(matches: Sequence[Match], losers: Sequence[Price]) -> Price | None:
+    """The one price; None: none lies within all limits. `losers`: limits of bids left out."""
+    dearest, cheapest = max(each.least for each in matches), min(each.most for each in matches)
+    if dearest > cheapest:
+        return None
+    return min(cheapest, max([dearest, *losers]))
+
+
+def each_its_own(matches: Sequence[Match]) -> list[Price]:
+    """Without one price: the ask, and pro rata of the room above it; whole ticks, rounded down."""
+    dearest = max(each.least for each in matches)
+    wanted = sum((dearest.value - each.least.value) * each.gpu_seconds for each in matches)
+    room = sum((each.most.value - each.least.value) * each.gpu_seconds for each in matches)
+    prices = []
+    for each in matches:
+        has = each.most.value - each.least.value
+        share = has * min(wanted, room) // room if room else 0
+        prices.append(Price(each.least.value + share // limits.PRICE_TICK * limits.PRICE_TICK))
+    return prices

@@ -1,0 +1,1 @@
+"""Who may come in: each kind of order is checked here before any book sees it."""

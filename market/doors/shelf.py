@@ -1,0 +1,133 @@
+"""The asks on offer: what enters the book, what leaves it, and what the public list says.
+
+An ask is on the list exactly while its machine could be leased by it. One for the lease after the
+running one rests in the book unlisted.
+"""
+
+from __future__ import annotations
+
+from cloud_gpu.protocol.effects import ListAsk, MarketEffect, UnlistAsk
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.orders import AskId, SignedAdvert
+from cloud_gpu.protocol.units import Instant, instant
+from market.books.book import Book, RestingAsk
+from market.books.ledger import Ledger
+from market.doors.intake import check_advert
+from market.rules import MarketRules
+from market.timers import Timers
+
+
+class Shelf:
+    """Asks of the book, and which of them are listed. Effects go to `out`."""
+
+    def __init__(self, book: Book, ledger: Ledger, out: list[MarketEffect]) -> None:
+        self._book, self._ledger, self._out = book, ledger, out
+        self._listed: dict[MachineKey, tuple[AskId, SignedAdvert]] = {}
+        self._refused: dict[AskId, int] = {}
+        self._ends: Timers[MachineKey] = Timers(self._end_of)
+
+    @property
+    def listed_count(self) -> int:
+        """Asks on offer."""
+        return len(self._listed)
+
+    def listed(self) -> list[ListAsk]:
+        """The whole list, by machine."""
+        return [
+            ListAsk(ask=ask, advert=advert) for _, (ask, advert) in sorted(self._listed.items())
+        ]
+
+    def examine(
+        self, advert: SignedAdvert, *, rules: MarketRules, at: int, batch: Instant
+    ) -> RestingAsk | Rejection:
+        """What would rest in the book if this advert were heard now.
+
+        Rejects as `check_advert`, and DUPLICATE for what is known, older than what is known, or
+        was refused by the contract before.
+        """
+        payload = advert.body.ask.payload
+        known = self._book.ask_of(MachineKey(provider=payload.provider, index=payload.index))
+        newness = payload.start_by, advert.nonce, advert.expiry
+        if payload.id in self._refused:
+            return _duplicate("an ask that LeaseBook refused before")
+        if known is not None and payload.seq <= known.ask.payload.seq and newness <= known.newness:
+            return _duplicate("an ask no newer than the one in the book")
+        verified = check_advert(advert, rules=rules, ledger=self._ledger, at=at)
+        if isinstance(verified, Rejection):
+            return verified
+        return RestingAsk(id=payload.id, ask=verified, advert=advert, batch=batch)
+
+    def put(self, ask: RestingAsk, at: int) -> None:
+        """An examined ask takes the place of its machine's earlier one."""
+        self._book.put_ask(ask)
+        self._ends.set(ask.machine)
+        self.sync(ask.machine, at)
+
+    def refuse(self, ask: RestingAsk, at: int) -> None:
+        """LeaseBook would not open this ask: never take it again."""
+        self._refused[ask.id] = ask.ask.payload.start_by
+        known = self._book.ask_of(ask.machine)
+        if known is not None and known.id == ask.id:
+            self._book.drop_ask(ask.machine)
+        self.sync(ask.machine, at)
+
+    def sync(self, machine: MachineKey, at: int) -> None:
+        """Drop the machine's ask if it is dead, and list it exactly if it is available."""
+        ask = self._book.ask_of(machine)
+        if ask is not None and self._is_dead(ask, at):
+            self._book.drop_ask(machine)
+            ask = None
+        before = self._listed.get(machine)
+        if ask is not None and self._book.is_available(ask, self._ledger, at):
+            now = ask.id, ask.advert
+            if before != now:
+                self._withdraw(before, unless=ask.id)
+                self._listed[machine] = now
+                self._out.append(ListAsk(ask=ask.id, advert=ask.advert))
+        elif before is not None:
+            self._withdraw(before)
+            del self._listed[machine]
+
+    def sync_all(self, at: int) -> None:
+        """After something that may concern any machine."""
+        for machine in sorted({ask.machine for ask in self._book.asks()} | self._listed.keys()):
+            self.sync(machine, at)
+
+    def expire(self, now: Instant, at: int) -> None:
+        """Drop what has ended; called with every block, so no timer is needed."""
+        for machine in self._ends.due(instant(at) if instant(at) > now else now):
+            self.sync(machine, at)
+        if self._refused:
+            self._refused = {ask: end for ask, end in self._refused.items() if end >= at}
+
+    def _withdraw(
+        self, before: tuple[AskId, SignedAdvert] | None, unless: AskId | None = None
+    ) -> None:
+        if before is not None and before[0] != unless:
+            self._out.append(UnlistAsk(ask=before[0]))
+
+    def _is_dead(self, ask: RestingAsk, at: int) -> bool:
+        row = self._ledger.machines.get(ask.machine)
+        return (
+            row is None
+            or row.status in (MachineStatus.NONE, MachineStatus.RETIRING)
+            or ask.ask.payload.seq < row.next_seq
+            or ask.ask.payload.start_by <= at
+        )
+
+    def _end_of(self, machine: MachineKey) -> Instant | None:
+        ask = self._book.ask_of(machine)
+        return instant(ask.ask.payload.start_by) if ask is not None else None
+
+    def rows(self) -> list[list[object]]:
+        """Everything in it in one fixed order, for a digest of the state."""
+        listed: list[object] = [
+            [str(machine), ask] for machine, (ask, _) in sorted(self._listed.items())
+        ]
+        refused: list[object] = [[str(ask), end] for ask, end in sorted(self._refused.items())]
+        return [listed, refused]
+
+
+def _duplicate(found: str) -> Rejection:
+    return Rejection(reason=RejectReason.DUPLICATE, field="ask", found=found, needed="a newer one")

@@ -1,0 +1,222 @@
+"""Lane B's life: when an auction closes, what it posts, and what it says to whom it gave nothing.
+
+A match becomes an opening like lane A's. One that fails frees its machines, and its bid waits for
+the next auction. Nothing here tells what a bid wants before its auction has cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cloud_gpu.protocol.auctions import (
+    AuctionClass,
+    AuctionFill,
+    AuctionReport,
+    LossReason,
+)
+from cloud_gpu.protocol.effects import ReportAuction
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.match import BidState, Explanation
+from cloud_gpu.protocol.units import Instant, Price, format_tokens, instant
+from cloud_gpu.protocol.values import Digest, keccak256
+from market.books.book import RestingAsk, RestingBid
+from market.clearing.block import BlockClearing, Loss, clear_block
+from market.clearing.explaining import explain, short_of_cash
+from market.clearing.fitting import Conditions
+from market.lanes.floor import Floor
+from market.lanes.leasing import openings_for
+from market.lanes.rounds import EXPLAINED_BIDS_MAX, Rounds, compared
+
+KEPT = 24
+"""Auctions that are told again at a start; the outside world may have missed the last."""
+
+
+class BlockAuctions:
+    """The auctions of lane B, one window after the other."""
+
+    def __init__(self, floor: Floor, rounds: Rounds) -> None:
+        self._floor, self._rounds = floor, rounds
+        self._told: list[AuctionReport] = []
+        self.ends: Instant | None = None
+        """When the open auction closes; None: no sealed bid waits, no timer."""
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When the open auction closes."""
+        return self.ends
+
+    def plan(self) -> None:
+        """Open an auction if a sealed bid waits and the chain is heard."""
+        floor = self._floor
+        if self.ends is None and floor.book.has_sealed and floor.is_ready:
+            length = instant(floor.rules.block_s)
+            self.ends = (floor.now // length + 1) * length
+
+    def pass_time(self) -> None:
+        """Clear the auction whose time is over."""
+        if self.ends is None or self._floor.now < self.ends:
+            return
+        window, self.ends = self.ends // 1000, None
+        if self._floor.is_ready:
+            self._end(window)
+
+    def reset(self) -> None:
+        """The rules changed."""
+        self.ends = None
+
+    def restated(self) -> list[ReportAuction]:
+        """The last auctions, for an outside world that may have missed some."""
+        return [ReportAuction(report=report) for report in self._told]
+
+    def rows(self) -> list[object]:
+        """Everything in it in one fixed order, for a digest of the state."""
+        return [self.ends, list(self._told)]
+
+    # An auction.
+
+    def _end(self, window: int) -> None:
+        floor = self._floor
+        floor.book.end_batch()
+        floor.shelf.expire(floor.now, floor.at)
+        bids = [bid for bid in floor.book.sealed() if bid.not_before <= floor.now]
+        if not bids:
+            return
+        asks = {
+            product: floor.book.available(product, floor.ledger, floor.at)
+            for product in sorted({bid.bid.payload.product for bid in bids})
+        }
+        given = self._rounds.conditions(bids, asks)
+        seed = self._seed(window, bids, asks)
+        clearing = clear_block(
+            bids,
+            asks,
+            floor.free_cash({bid.nonce[0] for bid in bids}),
+            self._rounds.busy(),
+            given,
+            block_s=floor.rules.block_s,
+            seed=seed,
+        )
+        self._post(clearing, window)
+        self._explain(clearing, window, asks, given)
+        self._tell(clearing, window, seed, asks)
+
+    def _seed(
+        self,
+        window: int,
+        bids: Sequence[RestingBid],
+        asks: Mapping[int, Sequence[RestingAsk]],
+    ) -> Digest:
+        """What entered last is part of it: whoever knows all orders does not know it before."""
+        ids = sorted(
+            [bid.id.raw for bid in bids]
+            + [ask.id.raw for ladder in asks.values() for ask in ladder]
+        )
+        return keccak256(self._floor.book.seed.raw + window.to_bytes(8, "big") + b"".join(ids))
+
+    def _post(self, clearing: BlockClearing, window: int) -> None:
+        floor = self._floor
+        openings = openings_for(clearing.fills, floor.rules, floor.now)
+        matched = {fill.bid.id: fill.bid for fill in clearing.fills}
+        why = {
+            opening.bid: Explanation(
+                asks=len(opening.asks),
+                price=_why(matched[opening.bid], opening.price, clearing.prices, window),
+            )
+            for opening in openings
+        }
+        floor.post(openings, why)
+
+    def _explain(
+        self,
+        clearing: BlockClearing,
+        window: int,
+        asks: Mapping[int, Sequence[RestingAsk]],
+        given: Conditions,
+    ) -> None:
+        left = EXPLAINED_BIDS_MAX
+        for loss in clearing.losses:
+            bid = self._floor.book.bid(loss.bid.id)
+            if bid is None or bid.state is not BidState.PENDING:
+                continue
+            why, how = _lost(loss, window), None
+            if loss.why is LossReason.INFEASIBLE and left:
+                left -= 1
+                why, how = explain(bid, compared(bid, asks), {}, given)
+            elif loss.needs is not None:
+                cash = self._floor.free_cash([bid.nonce[0]]).get(bid.nonce[0])
+                why = short_of_cash(bid, loss.needs, cash)
+            self._floor.answers.explain(bid, why, how, bid.explained_in)
+            now = self._floor.book.bid(bid.id)
+            if bid.terms.one_round and now is not None:
+                self._floor.answers.expire(now)
+
+    def _tell(
+        self,
+        clearing: BlockClearing,
+        window: int,
+        seed: Digest,
+        asks: Mapping[int, Sequence[RestingAsk]],
+    ) -> None:
+        products = self._floor.ledger.products
+        report = AuctionReport(
+            window=window,
+            block_s=self._floor.rules.block_s,
+            seed=seed,
+            bids=len(clearing.fills) + len(clearing.losses),
+            asks=sum(len(ladder) for ladder in asks.values()),
+            surplus=clearing.surplus,
+            classes=tuple(
+                AuctionClass(
+                    product=product,
+                    gpu_class=products[product].gpu_class,
+                    price=price,
+                    fills=tuple(
+                        AuctionFill(
+                            bid=fill.bid.id,
+                            asks=tuple(ask.id for ask in fill.asks),
+                            price=fill.price,
+                        )
+                        for fill in clearing.fills
+                        if fill.bid.bid.payload.product == product
+                    ),
+                )
+                for product, price in sorted(clearing.prices.items())
+            ),
+            losses=tuple(loss.public for loss in clearing.losses),
+        )
+        self._told = [*self._told, report][-KEPT:]
+        self._floor.out.append(ReportAuction(report=report))
+
+
+def _why(bid: RestingBid, price: Price, prices: Mapping[int, Price | None], window: int) -> str:
+    limit = format_tokens(bid.bid.payload.max_price_per_hour)
+    if prices[bid.bid.payload.product] is None:
+        return (
+            f"No one price suits all matches of auction {window}: this one pays its ask and a"
+            f" share of the room up to its limit, {format_tokens(price)} (the limit was {limit})."
+        )
+    return (
+        f"All matches of this product in auction {window} pay {format_tokens(price)}"
+        f" (the limit was {limit})."
+    )
+
+
+def _lost(loss: Loss, window: int) -> Rejection:
+    limit = format_tokens(loss.bid.bid.payload.max_price_per_hour)
+    paid = "" if loss.price is None else format_tokens(loss.price)
+    if loss.why is LossReason.PARADOXICAL:
+        return Rejection(
+            reason=RejectReason.NO_MATCH,
+            field="bid.max_price_per_hour",
+            found=f"{limit}: paradoxically rejected in auction {window}"
+            + (f", where machines that fit went at {paid}" if paid else ""),
+            needed="a block of more value (limit x GPU-hours) than those that took them",
+            next="Wait for the next auction, or sign a higher limit or a longer block.",
+        )
+    return Rejection(
+        reason=RejectReason.NO_MATCH,
+        field="bid.max_price_per_hour",
+        found=limit,
+        needed=f"above {paid or 'what others bid'}, paid in auction {window}",
+        next="Wait for the next auction, or sign a higher limit.",
+    )

@@ -1,0 +1,152 @@
+"""A round of lane A as it is published: its rows, from what the clearing was given and gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from cloud_gpu.protocol.errors import RejectReason
+from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.rounds import (
+    AccountCondition,
+    Condition,
+    MachineCondition,
+    PlacedAsk,
+    PlacedBid,
+    ProductCondition,
+    Taken,
+    Unmatched,
+)
+from cloud_gpu.protocol.values import Address, Digest
+from market.books.book import Book, Nonce, RestingAsk, RestingBid
+from market.clearing.fitting import Conditions, locked_by
+from market.clearing.on_demand import Clearing
+from market.lanes.publishing import ALTERNATIVE, FORGOTTEN, WAITING, RoundRows
+from market.lanes.round_lists import RoundLists
+
+
+def rows_of(
+    bids: Sequence[RestingBid],
+    asks: Mapping[int, Sequence[RestingAsk]],
+    cash: Mapping[Address, int],
+    given: Conditions,
+    clearing: Clearing,
+    book: Book,
+    before: RoundLists,
+    busy: Set[Nonce],
+) -> RoundRows:
+    """The rows; `bids` are those that took part, `busy` nonces of what is on its way.
+
+    Of products that nobody wants, what was published before stays: nobody is matched by it, and it
+    need not be said again when somebody wants them.
+    """
+
+    def why(order: Digest) -> str:
+        bid = book.bid(order)
+        if bid is None:
+            return FORGOTTEN
+        if bid.state is not BidState.PENDING:
+            return bid.state.value
+        return ALTERNATIVE if bid.nonce in busy else WAITING
+
+    ladders = [ask for ladder in asks.values() for ask in ladder]
+    said, offered = before.orders.rows, before.asks.rows
+    kept = {
+        key: row for key, row in offered.items() if row.advert.body.ask.payload.product not in asks
+    }
+    placed = {key: _placed_ask(ask, offered.get(key)) for ask in ladders for key in (str(ask.id),)}
+    return RoundRows(
+        orders={key: said.get(key) or _placed_bid(bid) for bid in bids for key in (str(bid.id),)},
+        asks=kept | placed,
+        conditions={
+            row.key: row
+            for row in (
+                *_kept(kept.values(), asks, before),
+                *accounts_of({bid.nonce[0] for bid in bids}, cash, clearing),
+                *_machines(ladders, given),
+                *_products(asks, given),
+            )
+        },
+        fills=taken_by(clearing),
+        unmatched=unmatched_by(clearing),
+        why=why,
+    )
+
+
+def _placed_bid(bid: RestingBid) -> PlacedBid:
+    order = SignedBid(bid=bid.bid.signed, terms=bid.terms)
+    return PlacedBid(order=order, batch=bid.batch, tie=Digest(bid.tie))
+
+
+def _placed_ask(ask: RestingAsk, said: PlacedAsk | None) -> PlacedAsk:
+    if said is not None and said.advert is ask.advert and said.batch == ask.batch:
+        return said
+    return PlacedAsk(advert=ask.advert, batch=ask.batch, tie=Digest(ask.tie))
+
+
+def _kept(
+    asks: Iterable[PlacedAsk], wanted: Mapping[int, object], before: RoundLists
+) -> list[Condition]:
+    machines = {
+        f"machine {each.provider}/{each.index}"
+        for each in (a.advert.body.ask.payload for a in asks)
+    }
+    return [
+        row
+        for key, row in before.conditions.rows.items()
+        if key in machines or (isinstance(row, ProductCondition) and row.product.id not in wanted)
+    ]
+
+
+def taken_by(clearing: Clearing) -> list[Taken]:
+    """A row for each machine that was matched."""
+    return [
+        Taken(
+            ask=ask.id,
+            bid=fill.bid.id,
+            price=ask.ask.payload.min_price_per_hour,
+            locked=locked_by(fill.bid, ask),
+        )
+        for fill in clearing.fills
+        for ask in fill.asks
+    ]
+
+
+def unmatched_by(clearing: Clearing) -> list[Unmatched]:
+    """A row for each bid that was not."""
+    return [Unmatched(order=bid.id, reason=_reason(bid, clearing)) for bid in clearing.unmatched]
+
+
+def accounts_of(
+    buyers: Set[Address], cash: Mapping[Address, int], clearing: Clearing
+) -> list[AccountCondition]:
+    """A row for each buyer that has a vault."""
+    left = dict(cash)
+    for fill in clearing.fills:
+        left[fill.bid.nonce[0]] -= fill.locked.value
+    known = sorted(buyers & cash.keys())
+    return [AccountCondition(account=each, cash=cash[each], left=left[each]) for each in known]
+
+
+def _machines(asks: Sequence[RestingAsk], given: Conditions) -> list[MachineCondition]:
+    return [
+        MachineCondition(
+            machine=ask.machine,
+            bond=given.bonds[ask.machine],
+            is_barred=ask.ask.payload.provider in given.barred,
+        )
+        for ask in asks
+    ]
+
+
+def _products(asks: Mapping[int, object], given: Conditions) -> list[ProductCondition]:
+    return [
+        ProductCondition(product=given.products[each], owners=given.owners.get(each, 0))
+        for each in sorted(asks)
+        if each in given.products
+    ]
+
+
+def _reason(bid: RestingBid, clearing: Clearing) -> str:
+    short = clearing.short.get(bid.id)
+    return (short.reason if short is not None else RejectReason.NO_MATCH).value
