@@ -95,7 +95,7 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     audit_bps: BasisPoints = AUDIT_SHARE
     """Of the pay, on top of it, to the audits; for verified leases."""
     one_round: bool = False
-    """Take what the next round gives, or nothing."""
+    """Take what the next round gives, or nothing; of a `block` the next auction."""
     interruptible: bool = False
     """A machine will do whose provider may end the lease after its product's notice."""
     min_count: int = 0
@@ -105,7 +105,8 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
     chunk: int = 0
     """GPUs that come together at one node; 0: as many as a machine has."""
     block: bool = False
-    """Wait sealed for the market's next block auction, where all pay one price."""
+    """Wait sealed for the market's next block auction, where all pay one price. Then everybody
+    knows the bid: what should not be known in the next auction too is bid as `one_round`."""
     preferences: Preferences = NO_PREFERENCES
     start_after: int = 0
     """Seconds before which it does not start; `start_timeout` begins then."""

@@ -46,7 +46,11 @@ Verified = Annotated[
     bool, typer.Option("--verified", help="Hold the pay until the results were audited.")
 ]
 OneRound = Annotated[
-    bool, typer.Option("--one-round", help="Take what the next round gives, or nothing.")
+    bool,
+    typer.Option(
+        "--one-round",
+        help="Take what the next round gives, with --block the next auction, or nothing.",
+    ),
 ]
 Interruptible = Annotated[
     bool,
@@ -67,7 +71,11 @@ StartAfter = Annotated[
 ]
 Block = Annotated[
     bool,
-    typer.Option("--block", help="Sealed, for the next block auction; let --start-by reach it."),
+    typer.Option(
+        "--block",
+        help="Sealed, for the next block auction; let --start-by reach it. Cleared, it is"
+        " published: a bid that lost is known in later ones, but for --one-round.",
+    ),
 ]
 AuditBps = Annotated[
     int | None, typer.Option("--audit-bps", help="Of the pay, on top of it, to the audits.")

@@ -1,7 +1,7 @@
 """What a block auction of lane B decided, as its market publishes it once it has cleared.
 
-Until then nothing says what sealed bids want. Afterwards the report names every bid that took part
-by its id, which is the hash of its words: a bid that got nothing stays sealed but cannot change.
+Until then nothing says what sealed bids want. The report names every bid that took part by its id;
+what each wanted stands in the published round of lane B, from which the report follows.
 """
 
 from __future__ import annotations

@@ -172,7 +172,8 @@ class Terms(Value, frozen=True, kw_only=True):
     start_from: int = 0
     """Unix seconds before which it is not matched; 0: at once. `Bid.start_by` ends the window."""
     block: bool = False
-    """For lane B: sealed until the block auction that takes it has cleared; one price for all."""
+    """For lane B: sealed until the first block auction that it takes part in has cleared, then
+    published, also if it got nothing; one price for all."""
     gpu_memory_need_mib: int = 0
     """What the job takes of each GPU's memory; the market's margin is put on top."""
     communication: BasisPoints = BasisPoints(0)

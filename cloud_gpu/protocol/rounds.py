@@ -29,7 +29,13 @@ class Lane(StrEnum):
     """Which rule cleared."""
 
     ON_DEMAND = "on-demand"
+    BLOCK = "block"
     FUTURES = "futures"
+
+    @property
+    def entries(self) -> Lane:
+        """Whose entry batches draw its tie keys: lanes A and B have one book."""
+        return Lane.ON_DEMAND if self is Lane.BLOCK else self
 
 
 # What a round was given: lists in order of their keys.
@@ -144,6 +150,7 @@ class Taken(_Row, frozen=True, kw_only=True):
     ask: Digest
     bid: Digest
     price: Price
+    """In lane A the ask's own; in lane B what the auction has it paid."""
     locked: TokenAmount
     """Of the buyer's cash."""
 
@@ -168,11 +175,12 @@ class Paired(_Row, frozen=True, kw_only=True):
 
 
 class Unmatched(_Row, frozen=True, kw_only=True):
-    """An order that took part in vain; not one whose alternative was matched."""
+    """An order that took part in vain; in lane A not one whose alternative was matched."""
 
     order: Digest
     reason: str
-    """A `RejectReason`: NO_MATCH; another where only cash was in the way."""
+    """A `RejectReason`: NO_MATCH; another where only cash was in the way. In lane B a
+    `LossReason`."""
 
     @property
     def key(self) -> str:
@@ -193,6 +201,8 @@ class ArrivalKind(StrEnum):
     """What came out of the inbox."""
 
     BID = "bid"
+    BLOCK = "block"
+    """A bid for lane B: what it wants is told by the round of its auction, not before."""
     FUTURE = "future"
     CANCELLATION = "cancellation"
     CAMPAIGN = "campaign"
@@ -232,7 +242,7 @@ class RoundBody(Value, frozen=True, kw_only=True, omit_defaults=True):
     unmatched: tuple[Unmatched, ...] = ()
     unmatched_gone: tuple[str, ...] = ()
     batches: tuple[EntryBatch, ...] = ()
-    """Of the lane's orders, that ended."""
+    """Of the lane's `entries`, that ended."""
     arrivals: tuple[Arrival, ...] = ()
     """Of every lane, since the round before of any."""
 
@@ -290,7 +300,7 @@ class RoundFacts(Value, frozen=True, kw_only=True):
     owners_min: int
     verifiers_alive: bool
     seed: Digest
-    """Of the lane's newest batch that ended."""
+    """Of the newest batch that ended of the lane's `entries`."""
     roots: Roots
 
 

@@ -22,7 +22,8 @@ from cloud_gpu.protocol.rounds import (
 )
 from cloud_gpu.protocol.signing import Domain, document_of, recover
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, Value, keccak256
-from market.audit.auditing_lanes import FuturesAudit, OnDemandAudit
+from market.audit.auditing_bids import BlockAudit, OnDemandAudit
+from market.audit.auditing_lanes import EntryAudit, FuturesAudit
 from market.audit.differences import Difference, differing
 from market.lanes.publishing import ENGINE, LANES
 from market.lanes.round_lists import ROOTS
@@ -69,7 +70,9 @@ class Auditor:
         self._rules: MarketRules | None = None
         self._orders = self._matches = self._found = 0
         self._accepted: set[Digest] = set()
-        self.on_demand, self.futures = OnDemandAudit(), FuturesAudit()
+        book = EntryAudit()
+        self.on_demand, self.blocks = OnDemandAudit(book), BlockAudit(book)
+        self.futures = FuturesAudit(EntryAudit())
 
     def check(self, published: PublishedRound) -> Difference | None:
         """The next round: its first difference from what it must be; None: there is none.
@@ -117,9 +120,15 @@ class Auditor:
         """In force in the newest round."""
         return self._rules
 
-    def lane(self, lane: Lane) -> OnDemandAudit | FuturesAudit:
+    def lane(self, lane: Lane) -> OnDemandAudit | BlockAudit | FuturesAudit:
         """What was found of a lane, up to the newest round."""
-        return self.on_demand if lane is Lane.ON_DEMAND else self.futures
+        match lane:
+            case Lane.ON_DEMAND:
+                return self.on_demand
+            case Lane.BLOCK:
+                return self.blocks
+            case Lane.FUTURES:
+                return self.futures
 
     # In the order in which a stranger would doubt.
 

@@ -1,4 +1,7 @@
-"""One lane's part of an audit: its lists, its orders' signatures and ranks, its clearing again."""
+"""One lane's part of an audit: its lists, its orders' signatures and ranks, its clearing again.
+
+What all lanes share, and lane C; `auditing_bids` has lanes A and B.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Gone,
-    PlacedAsk,
     PlacedBid,
     PlacedFuture,
     ProductCondition,
@@ -19,19 +21,16 @@ from cloud_gpu.protocol.rounds import (
     RoundFacts,
     SeriesCondition,
 )
-from cloud_gpu.protocol.ties import EntryBatch, subject_of, tie_of
+from cloud_gpu.protocol.ties import EntryBatch, tie_of
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.audit.differences import Difference, differing
-from market.audit.rebuilding import cash_of, conditions_of, resting_ask, resting_bid, resting_future
-from market.books.book import RestingAsk, RestingBid
+from market.audit.rebuilding import cash_of, resting_future
+from market.books.book import RestingBid
 from market.books.futures_book import RestingFuture
 from market.clearing.futures_covering import clear_covered
-from market.clearing.on_demand import clear
 from market.doors.futures_door import margin_of
 from market.lanes.futures_record import SeriesRound, paired_by, unmatched_of
-from market.lanes.on_demand_record import accounts_of, taken_by, unmatched_by
-from market.lanes.publishing import FORGOTTEN, WAITING
 from market.lanes.round_lists import RoundLists, RowT
 from market.rules import MarketRules
 
@@ -41,10 +40,45 @@ _AFTER_A_FILL = (BidState.MATCHED.value, BidState.REJECTED.value)
 OrderT = TypeVar("OrderT", RestingBid, RestingFuture)
 
 
+class EntryAudit:
+    """The entry batches of one book: what entered, and the tie keys that were drawn for it."""
+
+    def __init__(self) -> None:
+        self.seed = ZERO_DIGEST
+        """Of the newest batch."""
+        self._seeds: dict[Instant, Digest] = {}
+        self._subjects: set[tuple[Instant, Digest]] = set()
+
+    def end_batch(self, facts: RoundFacts, batch: EntryBatch) -> Iterator[Difference]:
+        """A batch ended."""
+        field = f"batches {batch.batch}"
+        yield from differing(facts.number, f"{field}.before", batch.before, self.seed)
+        yield from differing(
+            facts.number, f"{field}.entered", batch.entered, tuple(sorted(set(batch.entered)))
+        )
+        newest = max(self._seeds, default=-1)
+        if not newest < batch.batch <= facts.at:
+            span = f"later than {newest}, not after the round"
+            yield Difference(facts.number, field, str(batch.batch), span)
+        self.seed = self._seeds[batch.batch] = batch.seed
+        self._subjects |= {(batch.batch, subject) for subject in batch.entered}
+
+    def tie(
+        self, facts: RoundFacts, field: str, batch: Instant, tie: Digest, subject: Digest
+    ) -> Iterator[Difference]:
+        """Whether the tie key of an order is the one drawn for its subject in its batch."""
+        if (batch, subject) not in self._subjects:
+            yield Difference(facts.number, f"{field}.batch", str(batch), "the batch it entered in")
+            return
+        needed = tie_of(self._seeds[batch], subject)
+        yield from differing(facts.number, f"{field}.tie", tie, needed)
+
+
 class LaneAudit(Generic[OrderT]):
     """What is known of a lane; the part that all lanes share."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: EntryAudit) -> None:
+        """`entries` of the lane's book, which other lanes may share."""
         self.lists = RoundLists()
         self.count = 0
         self.entered: set[Digest] = set()
@@ -53,9 +87,7 @@ class LaneAudit(Generic[OrderT]):
         """Of the round, checked."""
         self.filled: set[object] = set()
         """Orders and nonces that some round matched."""
-        self._seed = ZERO_DIGEST
-        self._seeds: dict[Instant, Digest] = {}
-        self._subjects: set[tuple[Instant, Digest]] = set()
+        self.entries = entries
 
     def take(
         self, facts: RoundFacts, body: RoundBody, rules: MarketRules, accepted: set[Digest]
@@ -63,8 +95,8 @@ class LaneAudit(Generic[OrderT]):
         """Bring the lists to this round. `accepted` are orders that came out of the inbox."""
         self.count += 1
         for batch in body.batches:
-            yield from self._end_batch(facts, batch)
-        yield from differing(facts.number, "facts.seed", facts.seed, self._seed)
+            yield from self.entries.end_batch(facts, batch)
+        yield from differing(facts.number, "facts.seed", facts.seed, self.entries.seed)
         yield from self._gone(facts, body)
         try:
             self.lists.apply(body)
@@ -86,30 +118,6 @@ class LaneAudit(Generic[OrderT]):
         self, facts: RoundFacts, row: PlacedBid | PlacedFuture, rules: MarketRules
     ) -> Iterator[Difference]:
         raise NotImplementedError
-
-    # Batches and tie keys.
-
-    def _end_batch(self, facts: RoundFacts, batch: EntryBatch) -> Iterator[Difference]:
-        field = f"batches {batch.batch}"
-        yield from differing(facts.number, f"{field}.before", batch.before, self._seed)
-        yield from differing(
-            facts.number, f"{field}.entered", batch.entered, tuple(sorted(set(batch.entered)))
-        )
-        newest = max(self._seeds, default=-1)
-        if not newest < batch.batch <= facts.at:
-            span = f"later than {newest}, not after the round"
-            yield Difference(facts.number, field, str(batch.batch), span)
-        self._seed = self._seeds[batch.batch] = batch.seed
-        self._subjects |= {(batch.batch, subject) for subject in batch.entered}
-
-    def _tie(
-        self, facts: RoundFacts, field: str, batch: Instant, tie: Digest, subject: Digest
-    ) -> Iterator[Difference]:
-        if (batch, subject) not in self._subjects:
-            yield Difference(facts.number, f"{field}.batch", str(batch), "the batch it entered in")
-            return
-        needed = tie_of(self._seeds[batch], subject)
-        yield from differing(facts.number, f"{field}.tie", tie, needed)
 
     # What came, what left, and what was matched.
 
@@ -137,98 +145,6 @@ class LaneAudit(Generic[OrderT]):
         yield from differing(facts.number, "fills", keys, needed)
 
 
-class OnDemandAudit(LaneAudit[RestingBid]):
-    """Lane A."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asks: dict[str, RestingAsk] = {}
-
-    def take(
-        self, facts: RoundFacts, body: RoundBody, rules: MarketRules, accepted: set[Digest]
-    ) -> Iterator[Difference]:
-        """See `LaneAudit`."""
-        yield from super().take(facts, body, rules, accepted)
-        for key in body.asks_gone:
-            self.asks.pop(key, None)
-        for row in body.asks:
-            yield from self._ask(facts, row, rules)
-
-    def _order(
-        self, facts: RoundFacts, row: PlacedBid | PlacedFuture, rules: MarketRules
-    ) -> Iterator[Difference]:
-        field = f"orders {row.key}"
-        if not isinstance(row, PlacedBid):
-            yield Difference(facts.number, field, "an order of futures", "a bid")
-            return
-        bid = resting_bid(row, rules.domain)
-        if not isinstance(bid, RestingBid):
-            found = str(bid) if isinstance(bid, Rejection) else "other terms"
-            yield Difference(facts.number, field, found, "what its buyer signed")
-            return
-        yield from differing(
-            facts.number, f"{field}.matcher", bid.bid.payload.matcher, rules.matcher
-        )
-        subject = subject_of(bid.bid.payload)
-        yield from self._tie(facts, field, row.batch, row.tie, subject)
-        self.orders[row.key] = bid
-
-    def _ask(self, facts: RoundFacts, row: PlacedAsk, rules: MarketRules) -> Iterator[Difference]:
-        field, ask = f"asks {row.key}", resting_ask(row, rules.domain)
-        if isinstance(ask, Rejection):
-            yield Difference(facts.number, field, str(ask), "what its provider signed")
-            return
-        payload = ask.ask.payload
-        yield from differing(facts.number, f"{field}.matcher", payload.matcher, rules.matcher)
-        yield from self._tie(facts, field, row.batch, row.tie, subject_of(payload))
-        self.asks[row.key] = ask
-
-    def _may_be_gone(self, facts: RoundFacts, gone: Gone) -> bool:
-        bid = self.orders.get(str(gone.order))
-        if bid is None or gone.order in self.filled:
-            return super()._may_be_gone(facts, gone)
-        payload = bid.bid.payload
-        match gone.why:
-            case "expired":
-                return payload.start_by < facts.chain_at or bid.terms.one_round
-            case _ if gone.why == FORGOTTEN:
-                return payload.start_by < facts.chain_at
-            case _ if gone.why == WAITING:  # only after an opening of it failed
-                return False
-            case _:
-                return super()._may_be_gone(facts, gone)
-
-    def clear_again(self, facts: RoundFacts, rules: MarketRules) -> Iterator[Difference]:
-        """See `LaneAudit`."""
-        rows = list(self.lists.conditions.rows.values())
-        given, cash = conditions_of(facts, rules, rows), cash_of(rows)
-        bids = sorted(self.orders.values(), key=lambda bid: (bid.rank, bid.id))
-        asks = self.ladders({bid.bid.payload.product for bid in bids})
-        missing = [a for ladder in asks.values() for a in ladder if a.machine not in given.bonds]
-        if missing:
-            field = f"conditions machine {missing[0].machine}"
-            yield Difference(facts.number, field, "nothing", "its free bond")
-            return
-        clearing = clear(bids, asks, cash, frozenset(), given)
-        yield from same_rows(facts, "fills", _by_key(self.lists.fills), _by_key(taken_by(clearing)))
-        unmatched = _by_key(unmatched_by(clearing))
-        yield from same_rows(facts, "unmatched", self.lists.unmatched.rows, unmatched)
-        buyers = {bid.nonce[0] for bid in bids}
-        accounts = _by_key(accounts_of(buyers, cash, clearing))
-        told = {key: row for key, row in self.lists.conditions.rows.items() if key in accounts}
-        yield from same_rows(facts, "conditions", told, accounts)
-        for fill in clearing.fills:
-            self.filled |= {fill.bid.id, fill.bid.nonce}
-
-    def ladders(self, products: set[int]) -> dict[int, list[RestingAsk]]:
-        """The asks of some products, cheapest first."""
-        found: dict[int, list[RestingAsk]] = {product: [] for product in sorted(products)}
-        for ask in sorted(self.asks.values(), key=lambda ask: (ask.rank, ask.machine)):
-            if ask.ask.payload.product in found:
-                found[ask.ask.payload.product].append(ask)
-        return found
-
-
 class FuturesAudit(LaneAudit[RestingFuture]):
     """Lane C."""
 
@@ -245,7 +161,7 @@ class FuturesAudit(LaneAudit[RestingFuture]):
             return
         matcher = order.order.payload.matcher
         yield from differing(facts.number, f"{field}.matcher", matcher, rules.matcher)
-        yield from self._tie(facts, field, row.batch, row.tie, order.id)
+        yield from self.entries.tie(facts, field, row.batch, row.tie, order.id)
         self.orders[row.key] = order
 
     def clear_again(self, facts: RoundFacts, rules: MarketRules) -> Iterator[Difference]:
@@ -274,8 +190,8 @@ class FuturesAudit(LaneAudit[RestingFuture]):
                     left[order.nonce[0]] -= margin(order, clearing.price, pair.units).value
             cleared.append(SeriesRound(series, orders, references[series], clearing, short))
         fills, unmatched = paired_by(cleared), unmatched_of(cleared)
-        yield from same_rows(facts, "fills", _by_key(self.lists.fills), _by_key(fills))
-        yield from same_rows(facts, "unmatched", self.lists.unmatched.rows, _by_key(unmatched))
+        yield from same_rows(facts, "fills", by_key(self.lists.fills), by_key(fills))
+        yield from same_rows(facts, "unmatched", self.lists.unmatched.rows, by_key(unmatched))
         for row in rows:
             if isinstance(row, AccountCondition):
                 field = f"conditions {row.key}.left"
@@ -299,5 +215,6 @@ def same_rows(
         yield from differing(facts.number, f"{name} {key}", here, there)
 
 
-def _by_key(rows: Iterable[RowT]) -> dict[str, RowT]:
+def by_key(rows: Iterable[RowT]) -> dict[str, RowT]:
+    """Rows as a list has them."""
     return {row.key: row for row in rows}

@@ -12,6 +12,7 @@ from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Arrival,
+    Lane,
     MachineCondition,
     PlacedAsk,
     PlacedBid,
@@ -20,14 +21,15 @@ from cloud_gpu.protocol.rounds import (
     Taken,
     Unmatched,
 )
+from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.ties import seed_after, subject_of, tie_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.audit.auditing import INBOX_PATIENCE_MS, signer_of_receipt
-from market.audit.proofs import ENTERED, Claim, Proof, ProofFails, Shown, stands_between
+from market.audit.proofs import CLAIMS, ENTERED, Claim, Proof, ProofFails, Shown, stands_between
 from market.audit.rebuilding import resting_ask, resting_bid
 from market.books.book import RestingAsk, RestingBid
-from market.clearing.fitting import fits, locked_by, obstacles
+from market.clearing.fitting import cap_at, fits, locked_at, locked_by, obstacles
 from market.clearing.gangs import Gang, best_gang
 from market.clearing.scoring import is_by_price
 
@@ -35,8 +37,10 @@ from market.clearing.scoring import is_by_price
 def check_proof(proof: Proof, market: Address) -> str:
     """What the proof shows about `market`, in a sentence. Raises ProofFails: it shows nothing."""
     shown = Shown(proof, market)
-    said = _CLAIMS[proof.claim](shown)
     facts = shown.facts
+    if proof.claim in CLAIMS[Lane.ON_DEMAND] and proof.claim not in CLAIMS[facts.lane]:
+        raise ProofFails(f"claim {proof.claim} says nothing about a round of lane {facts.lane}")
+    said = _CLAIMS[proof.claim](shown)
     where = f"market {facts.market_id} of {market} (chain {facts.domain.chain_id})"
     return f"In round {facts.number} of {where}: {said}."
 
@@ -179,24 +183,47 @@ def _limit(shown: Shown) -> str:
         ask = resting_ask(row, shown.rules.domain)
         if isinstance(ask, Rejection):
             return f"ask {taken.ask} was matched, which its provider did not sign so"
-        if taken.price != ask.ask.payload.min_price_per_hour:
-            asked = ask.ask.payload.min_price_per_hour.value
-            return f"ask {taken.ask} of {asked} was matched at {taken.price.value}"
-        if taken.locked != locked_by(bid, ask):
-            needed = locked_by(bid, ask).value
-            return f"bid {order} locks {taken.locked.value} for {ask.machine}, needed {needed}"
-        if not _has_conditions(ask, shown):
-            raise ProofFails(f"it does not show the conditions of machine {ask.machine}")
-        broken = next(obstacles(bid, ask, shown.given), None)
-        if broken is not None:
-            words = broken.words()
-            return (
-                f"bid {order} was given {ask.machine}, against {broken.field}:"
-                f" found {words.found}, needed {words.needed}"
-            )
+        wrong = _wrong_price(bid, ask, taken, shown) or _wrong_machine(bid, ask, taken, shown)
+        if wrong is not None:
+            return wrong
+    if len({taken.price for taken in fills}) > 1 and shown.facts.lane is Lane.BLOCK:
+        return f"bid {order} pays its machines different prices in one auction"
     if best_gang(bid, _whole_gang(bid, shown), shown.given) is None:
         return f"bid {order} was given machines that are too few or too far apart for it"
     raise ProofFails(f"what bid {order} was given is within all limits")
+
+
+def _wrong_price(bid: RestingBid, ask: RestingAsk, taken: Taken, shown: Shown) -> str | None:
+    asked, limit = ask.ask.payload.min_price_per_hour, bid.bid.payload.max_price_per_hour
+    most = limit if shown.facts.lane is Lane.BLOCK else asked
+    if not asked <= taken.price <= most:
+        return (
+            f"ask {taken.ask} of {asked.value} was matched at {taken.price.value}, where"
+            f" {most.value} was the most"
+        )
+    needed = locked_at(bid, ask, taken.price)
+    if taken.locked != needed:
+        return f"bid {bid.id} locks {taken.locked.value} for {ask.machine}, needed {needed.value}"
+    return None
+
+
+def _wrong_machine(bid: RestingBid, ask: RestingAsk, taken: Taken, shown: Shown) -> str | None:
+    if not _has_conditions(ask, shown):
+        raise ProofFails(f"it does not show the conditions of machine {ask.machine}")
+    given = shown.given
+    broken = next(obstacles(bid, ask, given), None)
+    if broken is not None:
+        words = broken.words()
+        return (
+            f"bid {bid.id} was given {ask.machine}, against {broken.field}:"
+            f" found {words.found}, needed {words.needed}"
+        )
+    bond = bond_needed(
+        cap_at(bid, ask, taken.price), given.products[ask.ask.payload.product].min_bond
+    )
+    if bond > given.bonds[ask.machine]:
+        return f"bid {bid.id} was given {ask.machine} for more than its bond secures"
+    return None
 
 
 def _ask_row(ask: Digest, shown: Shown) -> PlacedAsk:
@@ -212,10 +239,10 @@ def _ask_row(ask: Digest, shown: Shown) -> PlacedAsk:
 def _tie(shown: Shown) -> str:
     row = _ranked_row(shown)
     batch: SealedBatch = shown.one("batches", SealedBatch, "the batch that the order entered in")
-    lanes = {header.body.facts.lane for header in shown.proof.headers}
-    if batch.batch != row.batch or len(lanes) > 1:
+    books = {header.body.facts.lane.entries for header in shown.proof.headers}
+    if batch.batch != row.batch or len(books) > 1:
         raise ProofFails(
-            f"the order entered in batch {row.batch} of its lane, and another is shown"
+            f"the order entered in batch {row.batch} of its lane's book, and another is shown"
         )
     order, subject = shown.proof.order, row.subject
     if batch.seed != seed_after(batch.before, batch.batch, batch.entered):

@@ -18,6 +18,7 @@ from cloud_gpu.protocol.rounds import (
     Arrival,
     Condition,
     Fill,
+    Lane,
     Placed,
     PlacedAsk,
     PlacedBid,
@@ -63,11 +64,20 @@ class Claim(StrEnum):
     UNREAD = "unread"
     """It gave a receipt for an order, and another stands in its place, or none after long."""
     LIMIT = "limit"
-    """It matched at another price than the ask's, or outside a limit that somebody signed."""
+    """It matched at another price than the ask's (in lane B: none between the ask's and the
+    bid's), or outside a limit that somebody signed."""
     TIE = "tie"
     """It ranked an order by another tie key than the one drawn for it."""
     FORK = "fork"
     """It signed two histories."""
+
+
+CLAIMS: Final = {
+    Lane.ON_DEMAND: (Claim.LIMIT, Claim.TWICE, Claim.ENVY, Claim.SKIPPED),
+    Lane.BLOCK: (Claim.LIMIT, Claim.TWICE),
+    Lane.FUTURES: (),
+}
+"""What can be claimed of a lane's clearings, apart from ranks, receipts and histories."""
 
 
 class Exhibit(Value, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from cloud_gpu.protocol.ties import EntryBatch
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
 from market.audit.proof_claims import check_proof
-from market.audit.proofs import Claim, Exhibit, Proof, ProofFails
+from market.audit.proofs import CLAIMS, Claim, Exhibit, Proof, ProofFails
 from market.audit.showing import Showing, entered_exhibits, place_exhibit
 from market.lanes.round_lists import RoundLists
 from market.rules import MarketRules
@@ -42,7 +42,8 @@ class Prover:
             self._lists[lane].apply(body)
         except KeyError as error:
             raise ProofFails(f"the rounds contradict each other: no row {error}") from error
-        self._batches |= {(lane, each.batch): (header, body.batches) for each in body.batches}
+        entries = lane.entries
+        self._batches |= {(entries, each.batch): (header, body.batches) for each in body.batches}
         self._headers.append(header)
 
     @property
@@ -53,8 +54,8 @@ class Prover:
     def prove(self, order: Digest) -> Proof:
         """The first claim about an order that the last round shows. Raises ProofFails: none."""
         builds: list[Build] = [partial(self._of_tie, order)]
-        if self.number and self._newest.body.facts.lane is Lane.ON_DEMAND:
-            claims = (Claim.LIMIT, Claim.TWICE, Claim.ENVY, Claim.SKIPPED)
+        if self.number:
+            claims = CLAIMS[self._newest.body.facts.lane]
             builds += [partial(self._of_clearing, claim, order) for claim in claims]
         for found in self._holding(builds):
             return found
@@ -132,9 +133,10 @@ class Prover:
         facts = header.body.facts
         show = Showing(self._lists[facts.lane], facts, None)
         batch, subject = show.ranked(order)
-        if (facts.lane, batch) not in self._batches:
+        entries = facts.lane.entries
+        if (entries, batch) not in self._batches:
             raise ProofFails(f"no round published batch {batch}")
-        at, batches = self._batches[facts.lane, batch]
+        at, batches = self._batches[entries, batch]
         lists = RoundLists()
         lists.batches = tuple(batches)
         place = [each.batch for each in batches].index(batch)

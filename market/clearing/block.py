@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from cloud_gpu.protocol.auctions import AuctionLoss, LossReason
 from cloud_gpu.protocol.orders import AskId, BidId
-from cloud_gpu.protocol.units import Price, TokenAmount
-from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.protocol.units import Instant, Price, TokenAmount, instant
+from cloud_gpu.protocol.values import Address, Digest, keccak256
 from market.books.book import Nonce, RestingAsk, RestingBid
 from market.clearing.block_prices import Match, each_its_own, match_of, most_locked, uniform
 from market.clearing.fitting import Conditions
@@ -68,11 +68,30 @@ class BlockClearing:
     """Limits less asks, of all matches."""
 
 
+def window_of(now: Instant, block_s: int) -> int:
+    """The window that an auction deals in which closes now: its begin, Unix seconds."""
+    return now // instant(block_s) * block_s
+
+
+def seed_of(
+    entered: Digest,
+    window: int,
+    bids: Iterable[RestingBid],
+    asks: Mapping[int, Sequence[RestingAsk]],
+) -> Digest:
+    """The search's: keccak256(newest entry seed || uint64 window || ids of all orders, sorted).
+
+    What entered last is part of it: whoever knows all orders does not know it before.
+    """
+    ids = [bid.id.raw for bid in bids]
+    ids += [ask.id.raw for ladder in asks.values() for ask in ladder]
+    return keccak256(entered.raw + window.to_bytes(8, "big") + b"".join(sorted(ids)))
+
+
 def clear_block(
     bids: Iterable[RestingBid],
     asks: Mapping[int, Sequence[RestingAsk]],
     cash: Mapping[Address, int],
-    busy: frozenset[Nonce],
     given: Conditions,
     *,
     block_s: int,
@@ -80,15 +99,13 @@ def clear_block(
 ) -> BlockClearing:
     """Clear an auction.
 
-    `asks` per product, free ones only, cheapest first; `cash` of the buyers in base units, less
-    what openings on their way will lock; `busy` are the nonces of bids that are matched already. A
+    `bids` without those of whose nonce another is on its way; `asks` per product, free ones only,
+    cheapest first; `cash` of the buyers in base units, less what openings on their way will lock. A
     buyer's cash must cover its limits, since the price is not known before.
     """
     from market.clearing.block_search import Fits  # numba, which API workers do without
 
-    ranked = sorted(
-        (bid for bid in bids if bid.nonce not in busy), key=lambda bid: (bid.rank, bid.id)
-    )
+    ranked = sorted(bids, key=lambda bid: (bid.rank, bid.id))
     auction = _Auction(ranked, Fits(asks, given), cash, given)
     auction.search(block_s, int.from_bytes(seed.raw[:8], "big"))
     auction.choose_by_score()

@@ -23,7 +23,7 @@ from cloud_gpu.protocol.units import (
     total,
 )
 from market.books.book import RestingAsk, RestingBid
-from market.clearing.fitting import Conditions
+from market.clearing.fitting import Conditions, cap_at, locked_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,8 @@ class Match:
         return self.bid.bid.payload.quantity.value
 
     def locked(self, price: Price) -> TokenAmount:
-        """Of the buyer's vault: each machine's cap, and beside it what audits may cost."""
-        caps = [cost_down(price, _quantity(self.bid, ask)) for ask in self.asks]
-        share = self.bid.bid.payload.audit_bps
-        return total([cap + share_down(cap, share) for cap in caps])
+        """Of the buyer's vault, for all machines."""
+        return total([locked_at(self.bid, ask, price) for ask in self.asks])
 
 
 def match_of(bid: RestingBid, asks: tuple[RestingAsk, ...], given: Conditions) -> Match:
@@ -58,8 +56,7 @@ def match_of(bid: RestingBid, asks: tuple[RestingAsk, ...], given: Conditions) -
     def is_secured(ticks: int) -> bool:
         price = Price(ticks * limits.PRICE_TICK)
         return all(
-            bond_needed(cost_down(price, _quantity(bid, ask)), product.min_bond)
-            <= given.bonds[ask.machine]
+            bond_needed(cap_at(bid, ask, price), product.min_bond) <= given.bonds[ask.machine]
             for ask in asks
         )
 
@@ -76,10 +73,6 @@ def most_locked(bid: RestingBid, given: Conditions) -> TokenAmount:
     cap = cost_down(payload.max_price_per_hour, GpuSeconds(gpus * payload.duration))
     one = cap + share_down(cap, payload.audit_bps)
     return TokenAmount(one.value * (payload.count // gpus))
-
-
-def _quantity(bid: RestingBid, ask: RestingAsk) -> GpuSeconds:
-    return GpuSeconds(ask.gpus * bid.bid.payload.duration)
 
 
 def uniform(matches: Sequence[Match], losers: Sequence[Price]) -> Price | None:

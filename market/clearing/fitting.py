@@ -17,6 +17,7 @@ from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import (
     BasisPoints,
     GpuSeconds,
+    Price,
     TokenAmount,
     cost_down,
     format_duration,
@@ -78,14 +79,23 @@ _EASY, _HARD, _NOT_THE_BUYERS = 1, 10, 1_000
 
 
 def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
-    """What the lease of this one machine would lock at the ask's price."""
-    quantity = GpuSeconds(ask.gpus * bid.bid.payload.duration)
-    return cost_down(ask.ask.payload.min_price_per_hour, quantity)
+    """What the lease of this one machine would pay at most, at the ask's price."""
+    return cap_at(bid, ask, ask.ask.payload.min_price_per_hour)
+
+
+def cap_at(bid: RestingBid, ask: RestingAsk, price: Price) -> TokenAmount:
+    """The same at another price."""
+    return cost_down(price, GpuSeconds(ask.gpus * bid.bid.payload.duration))
 
 
 def locked_by(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
     """What the buyer's vault must cover: the cap, and beside it what audits may cost."""
-    cap = cap_of(bid, ask)
+    return locked_at(bid, ask, ask.ask.payload.min_price_per_hour)
+
+
+def locked_at(bid: RestingBid, ask: RestingAsk, price: Price) -> TokenAmount:
+    """The same at another price."""
+    cap = cap_at(bid, ask, price)
     return cap + share_down(cap, bid.bid.payload.audit_bps)
 
 

@@ -33,7 +33,8 @@ def arrival_of(
     order: Digest
     match event:
         case BidSubmitted():
-            kind, order = ArrivalKind.BID, event.order.bid.payload.id
+            kind = ArrivalKind.BLOCK if event.order.terms.block else ArrivalKind.BID
+            order = event.order.bid.payload.id
         case FutureSubmitted():
             kind, order = ArrivalKind.FUTURE, event.order.payload.id
         case BidWithdrawn():

@@ -1,7 +1,8 @@
 """Lane B's life: when an auction closes, what it posts, and what it says to whom it gave nothing.
 
 A match becomes an opening like lane A's. One that fails frees its machines, and its bid waits for
-the next auction. Nothing here tells what a bid wants before its auction has cleared.
+the next auction. Nothing here tells what a bid wants before its auction has cleared; then all who
+took part are published, so that anybody can clear it again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from cloud_gpu.protocol.auctions import (
 from cloud_gpu.protocol.effects import ReportAuction
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState, Explanation
+from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant, Price, format_tokens, instant
-from cloud_gpu.protocol.values import Digest, keccak256
+from cloud_gpu.protocol.values import Digest
 from market.books.book import RestingAsk, RestingBid
-from market.clearing.block import BlockClearing, Loss, clear_block
+from market.clearing.block import BlockClearing, Loss, clear_block, seed_of, window_of
 from market.clearing.explaining import explain, short_of_cash
 from market.clearing.fitting import Conditions
+from market.lanes.bids_record import auctioned
 from market.lanes.floor import Floor
 from market.lanes.leasing import openings_for
 from market.lanes.rounds import EXPLAINED_BIDS_MAX, Rounds, compared
@@ -49,16 +52,16 @@ class BlockAuctions:
         """Open an auction if a sealed bid waits and the chain is heard."""
         floor = self._floor
         if self.ends is None and floor.book.has_sealed and floor.is_ready:
-            length = instant(floor.rules.block_s)
-            self.ends = (floor.now // length + 1) * length
+            length = floor.rules.block_s
+            self.ends = instant(window_of(floor.now, length) + length)
 
     def pass_time(self) -> None:
         """Clear the auction whose time is over."""
         if self.ends is None or self._floor.now < self.ends:
             return
-        window, self.ends = self.ends // 1000, None
+        self.ends = None
         if self._floor.is_ready:
-            self._end(window)
+            self._end(window_of(self._floor.now, self._floor.rules.block_s))
 
     def reset(self) -> None:
         """The rules changed."""
@@ -78,7 +81,12 @@ class BlockAuctions:
         floor = self._floor
         floor.book.end_batch()
         floor.shelf.expire(floor.now, floor.at)
-        bids = [bid for bid in floor.book.sealed() if bid.not_before <= floor.now]
+        busy = self._rounds.busy()
+        bids = [
+            bid
+            for bid in floor.book.sealed()
+            if bid.not_before <= floor.now and bid.nonce not in busy
+        ]
         if not bids:
             return
         asks = {
@@ -86,32 +94,13 @@ class BlockAuctions:
             for product in sorted({bid.bid.payload.product for bid in bids})
         }
         given = self._rounds.conditions(bids, asks)
-        seed = self._seed(window, bids, asks)
-        clearing = clear_block(
-            bids,
-            asks,
-            floor.free_cash({bid.nonce[0] for bid in bids}),
-            self._rounds.busy(),
-            given,
-            block_s=floor.rules.block_s,
-            seed=seed,
-        )
+        cash = floor.free_cash({bid.nonce[0] for bid in bids})
+        seed = seed_of(floor.book.seed, window, bids, asks)
+        clearing = clear_block(bids, asks, cash, given, block_s=floor.rules.block_s, seed=seed)
         self._post(clearing, window)
         self._explain(clearing, window, asks, given)
         self._tell(clearing, window, seed, asks)
-
-    def _seed(
-        self,
-        window: int,
-        bids: Sequence[RestingBid],
-        asks: Mapping[int, Sequence[RestingAsk]],
-    ) -> Digest:
-        """What entered last is part of it: whoever knows all orders does not know it before."""
-        ids = sorted(
-            [bid.id.raw for bid in bids]
-            + [ask.id.raw for ladder in asks.values() for ask in ladder]
-        )
-        return keccak256(self._floor.book.seed.raw + window.to_bytes(8, "big") + b"".join(ids))
+        self._rounds.publish(Lane.BLOCK, bids, asks, cash, given, auctioned(clearing), busy)
 
     def _post(self, clearing: BlockClearing, window: int) -> None:
         floor = self._floor

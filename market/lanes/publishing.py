@@ -39,7 +39,11 @@ FORGOTTEN: Final = "forgotten"
 ALTERNATIVE: Final = "alternative"
 """Words for a `Gone`, beside the states of orders."""
 
-LANES: Final = {ArrivalKind.BID: Lane.ON_DEMAND, ArrivalKind.FUTURE: Lane.FUTURES}
+LANES: Final = {
+    ArrivalKind.BID: Lane.ON_DEMAND,
+    ArrivalKind.BLOCK: Lane.BLOCK,
+    ArrivalKind.FUTURE: Lane.FUTURES,
+}
 """Which lane an order that came in waits for."""
 
 
@@ -62,7 +66,6 @@ class _Lane:
     def __init__(self) -> None:
         self.lists = RoundLists()
         self.count = 0
-        self.seed = ZERO_DIGEST
         self.entered: set[Digest] = set()
 
 
@@ -71,6 +74,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self._lanes = {lane: _Lane() for lane in Lane}
+        self._seeds = {lane.entries: ZERO_DIGEST for lane in Lane}
         self._number = 0
         self._entries = self._entries_told = 0
         self._inbox = self._inbox_told = 0
@@ -111,7 +115,7 @@ class Publisher:
         self._number += 1
         state.count += 1
         if batches:
-            state.seed = batches[-1].seed
+            self._seeds[lane.entries] = batches[-1].seed
         body = self._body(state, rows, batches, "" if self._is_told(rules) else rules.decode())
         facts = RoundFacts(
             domain=floor.rules.domain,
@@ -132,7 +136,7 @@ class Publisher:
             inclusion_s=floor.rules.inclusion_s,
             owners_min=owners_min,
             verifiers_alive=verifiers_alive,
-            seed=state.seed,
+            seed=self._seeds[lane.entries],
             roots=state.lists.roots,
         )
         self._entries_told, self._inbox_told = self._entries, self._inbox

@@ -8,15 +8,15 @@ from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address
-from market.books.book import RestingAsk, RestingBid
+from market.books.book import Nonce, RestingAsk, RestingBid
 from market.books.verifiers import owners_of
 from market.clearing.explaining import explain, explain_match
 from market.clearing.fitting import Conditions
 from market.clearing.on_demand import Clearing, clear
+from market.lanes.bids_record import Outcome, on_demand, rows_of
 from market.lanes.floor import Floor
 from market.lanes.leasing import openings_for
-from market.lanes.on_demand_record import rows_of
-from market.lanes.publishing import Publisher, RoundRows
+from market.lanes.publishing import Publisher
 
 EXPLAINED_ASKS_MAX = 100
 """Cheapest asks that are compared with a bid to say what stands in its way: about a millisecond."""
@@ -67,16 +67,25 @@ class Rounds:
         self._explain(clearing, asks, given)
         self._end_one_round(clearing)
         part = [bid for bid in bids if bid.nonce not in busy]
-        told = self._publisher.lists(Lane.ON_DEMAND)
-        rows = rows_of(part, asks, cash, given, clearing, floor.book, told, busy)
-        self._publish(rows, given)
+        self.publish(Lane.ON_DEMAND, part, asks, cash, given, on_demand(clearing), busy)
 
-    def _publish(self, rows: RoundRows, given: Conditions) -> None:
+    def publish(
+        self,
+        lane: Lane,
+        bids: Sequence[RestingBid],
+        asks: Mapping[int, Sequence[RestingAsk]],
+        cash: Mapping[Address, int],
+        given: Conditions,
+        outcome: Outcome,
+        busy: frozenset[Nonce],
+    ) -> None:
+        """Tell what a clearing of lane A or B was given and gave; `bids` are those in it."""
+        floor, told = self._floor, self._publisher.lists(lane)
         self._publisher.publish(
-            self._floor,
-            Lane.ON_DEMAND,
-            rows,
-            self._floor.book.ended,
+            floor,
+            lane,
+            rows_of(bids, asks, cash, given, outcome, floor.book, told, busy),
+            floor.book.ended,
             owners_min=given.owners_min,
             verifiers_alive=given.verifiers_alive,
         )
@@ -107,7 +116,7 @@ class Rounds:
             attributes=floor.rules.attributes,
         )
 
-    def busy(self) -> frozenset[tuple[Address, int]]:
+    def busy(self) -> frozenset[Nonce]:
         """Nonces that something on its way to the chain uses."""
         on_their_way = self._floor.openings.on_their_way()
         leases = frozenset((found.buyer, found.nonce) for found in on_their_way)

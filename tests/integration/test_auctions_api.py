@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cloud_gpu.protocol.auctions import AuctionReport, LossReason
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.effects import MarketEffect, Transact
+from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
 from cloud_gpu.protocol.errors import StorageFailed
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, Terms
@@ -39,7 +39,7 @@ def blocks() -> list[SignedBid]:
 
 
 def carry_out(api: Api, effects: list[MarketEffect]) -> None:
-    api.view.write([each for each in effects if not isinstance(each, Transact)])
+    api.view.write([each for each in effects if not isinstance(each, Transact | PublishRound)])
 
 
 def cleared() -> tuple[Desk, int]:

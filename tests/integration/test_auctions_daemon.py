@@ -77,6 +77,9 @@ async def test_sealed_bids_open_at_one_price_and_a_replay_proves_the_auction(
         market.kill()
         market = start_market(config)
         assert market.report(gang.bid.payload.id) == reports[1]
+        verified = market_command("replay", "--json", "--verify", market.url)
+        assert verified.returncode == 0, verified
+        assert json.loads(verified.stdout)["matches"] == MACHINES
         replayed = market_command("replay", "--json", "--config", str(config))
         assert replayed.returncode == 0, replayed
         *matches, end = map(json.loads, replayed.stdout.splitlines())

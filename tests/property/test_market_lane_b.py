@@ -56,9 +56,7 @@ class Auction:
     given: Conditions
 
     def clear(self) -> BlockClearing:
-        return clear_block(
-            self.bids, self.asks, self.cash, frozenset(), self.given, block_s=3_600, seed=SEED
-        )
+        return clear_block(self.bids, self.asks, self.cash, self.given, block_s=3_600, seed=SEED)
 
 
 regions = st.sampled_from(("FR/EU", "FR/EU", "US"))

@@ -1,8 +1,9 @@
-"""A round of lane A as it is published: its rows, from what the clearing was given and gave."""
+"""A round of lane A or B as it is published: its rows, from what its clearing took and gave."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import BidState
@@ -17,12 +18,45 @@ from cloud_gpu.protocol.rounds import (
     Taken,
     Unmatched,
 )
+from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address, Digest
 from market.books.book import Book, Nonce, RestingAsk, RestingBid
-from market.clearing.fitting import Conditions, locked_by
-from market.clearing.on_demand import Clearing
+from market.clearing.block import BlockClearing
+from market.clearing.fitting import Conditions, locked_at
+from market.clearing.on_demand import Clearing, Fill
 from market.lanes.publishing import ALTERNATIVE, FORGOTTEN, WAITING, RoundRows
 from market.lanes.round_lists import RoundLists
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a clearing of bids gave, as rows."""
+
+    fills: Sequence[Fill]
+    taken: Sequence[Taken]
+    unmatched: Sequence[Unmatched]
+
+
+def on_demand(clearing: Clearing) -> Outcome:
+    """Of a round of lane A: each provider is paid his ask."""
+    return Outcome(
+        clearing.fills,
+        [
+            _taken(fill, ask, ask.ask.payload.min_price_per_hour)
+            for fill in clearing.fills
+            for ask in fill.asks
+        ],
+        [Unmatched(order=bid.id, reason=_reason(bid, clearing)) for bid in clearing.unmatched],
+    )
+
+
+def auctioned(clearing: BlockClearing) -> Outcome:
+    """Of an auction of lane B: every machine of a match is paid the match's price."""
+    return Outcome(
+        clearing.fills,
+        [_taken(fill, ask, fill.price) for fill in clearing.fills for ask in fill.asks],
+        [Unmatched(order=loss.bid.id, reason=loss.why.value) for loss in clearing.losses],
+    )
 
 
 def rows_of(
@@ -30,7 +64,7 @@ def rows_of(
     asks: Mapping[int, Sequence[RestingAsk]],
     cash: Mapping[Address, int],
     given: Conditions,
-    clearing: Clearing,
+    outcome: Outcome,
     book: Book,
     before: RoundLists,
     busy: Set[Nonce],
@@ -62,13 +96,13 @@ def rows_of(
             row.key: row
             for row in (
                 *_kept(kept.values(), asks, before),
-                *accounts_of({bid.nonce[0] for bid in bids}, cash, clearing),
+                *accounts_of({bid.nonce[0] for bid in bids}, cash, outcome.fills),
                 *_machines(ladders, given),
                 *_products(asks, given),
             )
         },
-        fills=taken_by(clearing),
-        unmatched=unmatched_by(clearing),
+        fills=outcome.taken,
+        unmatched=outcome.unmatched,
         why=why,
     )
 
@@ -98,31 +132,17 @@ def _kept(
     ]
 
 
-def taken_by(clearing: Clearing) -> list[Taken]:
-    """A row for each machine that was matched."""
-    return [
-        Taken(
-            ask=ask.id,
-            bid=fill.bid.id,
-            price=ask.ask.payload.min_price_per_hour,
-            locked=locked_by(fill.bid, ask),
-        )
-        for fill in clearing.fills
-        for ask in fill.asks
-    ]
-
-
-def unmatched_by(clearing: Clearing) -> list[Unmatched]:
-    """A row for each bid that was not."""
-    return [Unmatched(order=bid.id, reason=_reason(bid, clearing)) for bid in clearing.unmatched]
+def _taken(fill: Fill, ask: RestingAsk, price: Price) -> Taken:
+    locked = locked_at(fill.bid, ask, price)
+    return Taken(ask=ask.id, bid=fill.bid.id, price=price, locked=locked)
 
 
 def accounts_of(
-    buyers: Set[Address], cash: Mapping[Address, int], clearing: Clearing
+    buyers: Set[Address], cash: Mapping[Address, int], fills: Iterable[Fill]
 ) -> list[AccountCondition]:
     """A row for each buyer that has a vault."""
     left = dict(cash)
-    for fill in clearing.fills:
+    for fill in fills:
         left[fill.bid.nonce[0]] -= fill.locked.value
     known = sorted(buyers & cash.keys())
     return [AccountCondition(account=each, cash=cash[each], left=left[each]) for each in known]
