@@ -16,6 +16,7 @@ from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc
+from cloud_gpu.protocol.values import Digest
 from cloud_gpu.spending import free_nonce
 from cloud_gpu.vault import VaultAccount, product_of, refused, require_cash
 
@@ -29,6 +30,8 @@ class FuturesCalls(Protocol):
 
     def count(self) -> int:
         """How many ever opened; their numbers are 1 to that."""
+
+    def close_order(self, order: Digest) -> None: ...
 
     def fund(self, number: int) -> None: ...
 

@@ -178,16 +178,15 @@ class Trader:
         return sign(order, self._deployment.futures_domain, self._signer)
 
     def place(self, order: Signed[FutureOrder]) -> SignedReceipt:
-        """Hand an order in; a later batch may open a contract. Raises `Rejected`."""
+        """Hand an order in; later batches may open contracts. Raises `Rejected`."""
         return self.market.place(order)
 
-    def cancel(self, order: Digest, nonce: int | None) -> None:
-        """Void an order's nonce on chain, which binds everybody, then in the market's book.
+    def cancel(self, order: Digest) -> None:
+        """Close an order, or what is left of it, on chain, which binds everybody, then in the book.
 
-        `nonce` None: in the book alone.
+        Its contracts stay.
         """
-        if nonce is not None:
-            self._account.cancel_one(nonce)
+        self._account.futures.close_order(order)
         expiry = self._clock.now() // 1000 + _STATEMENT_S
         said = Cancellation(bid=order)
         self.market.cancel(
@@ -195,8 +194,8 @@ class Trader:
         )
 
     def margin(self, request: FutureRequest) -> TokenAmount:
-        """What the order's side of a contract at its limit locks; a seller's grows with a price
-        above that.
+        """What the order's side of one contract at its limit locks; several round up one by one,
+        each at least the floor, and a seller's grow with a price above the limit.
         """
         rules, series = self._deployment.futures_rules, request.series
         return margin(

@@ -40,9 +40,6 @@ class VaultAccount(Protocol):
     def chain_time(self) -> int:
         """Unix seconds."""
 
-    def cancel_one(self, nonce: int) -> None:
-        """Void whatever the account signed with this nonce."""
-
 
 def refused(reason: RejectReason, field: str, found: str, needed: str, next_: str = "") -> Rejected:
     """A refusal of our own."""

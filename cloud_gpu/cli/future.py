@@ -157,8 +157,8 @@ def show(
             return
         row = _report_row(trader.market.report(digest_of(wanted, "ORDER")))
         run.say.result("future-order", row, lambda: _reports_table([row]))
-        if "contract" in row:
-            run.say.next(f"cloud-gpu future show {row['contract']}")
+        for each in row["contracts"]:
+            run.say.next(f"cloud-gpu future show {each['contract']}")
 
 
 def ls(run: Invocation) -> None:
@@ -173,7 +173,10 @@ def ls(run: Invocation) -> None:
 def cancel(
     run: Invocation, order: Annotated[str, typer.Argument(metavar="ORDER", help="Its id.")]
 ) -> int:
-    """Void an order: its nonce on chain, which binds everybody, then in the market's book."""
+    """Close an order, or what is left of it: on chain, which binds everybody, then in the book.
+
+    Contracts that came of it stay.
+    """
     wanted = digest_of(order, "ORDER")
     with opened_trader(run, run.settings()) as trader:
         report = trader.market.report(wanted)
@@ -181,13 +184,9 @@ def cancel(
             raise NoSuchThing(
                 f"order {order} is {report.state}", "one that may still open", "cloud-gpu future ls"
             )
-        known = next((r for r in run.outside.remembered(_KIND) if r["order"] == order), None)
-        if known is not None:
-            confirm(run, "Void the order's nonce on chain (it costs gas)?")
-        else:
-            run.say.progress("it was not placed from here: its nonce stays valid until it expires")
-        trader.cancel(wanted, None if known is None else int(known["nonce"]))
-    payload = {"order": order, "voided_on_chain": known is not None}
+        confirm(run, "Close the order on chain (it costs gas)?")
+        trader.cancel(wanted)
+    payload = {"order": order, "filled": report.filled}
     run.say.result("future-order-cancelled", payload, lambda: f"Cancelled {order}.")
     return ExitCode.DONE
 
@@ -218,11 +217,17 @@ def _order_row(order: Signed[FutureOrder], margin: TokenAmount) -> dict[str, Any
 
 
 def _report_row(report: FutureReport) -> dict[str, Any]:
-    row: dict[str, Any] = {"order": str(report.order), "state": str(report.state)}
-    if report.contract is not None:
-        row |= {"contract": report.contract, "filled": report.units}
+    row: dict[str, Any] = {
+        "order": str(report.order),
+        "state": str(report.state),
+        "filled": report.filled,
+        "contracts": [
+            {"contract": each.contract, "units": each.units, "per_hour": money(each.per_hour)}
+            for each in report.contracts
+        ],
+    }
     if report.price is not None:
-        row["price"] = rate(report.price)
+        row |= {"matched": report.units, "price": rate(report.price)}
     if report.rejection is not None:
         row["why"] = str(report.rejection)
     return row
@@ -243,18 +248,30 @@ def _order_table(row: dict[str, Any]) -> Table:
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("order", "", "window", "units", "state", "price", "contract", "why"),
+        ("order", "", "window", "filled", "state", "a GPU-hour", "contracts", "why"),
         [
             (
                 row["order"][:12],
                 row.get("side", ""),
                 f"{row['product']}: {row['start']} {row['length']}" if "start" in row else "",
-                str(row.get("filled", row.get("units", ""))),
+                _filled(row),
                 row["state"],
-                (row.get("price") or {}).get("amount", ""),
-                str(row.get("contract", "")),
+                _prices(row),
+                ", ".join(f"{c['contract']} ({c['units']})" for c in row.get("contracts", ())),
                 row.get("why", ""),
             )
             for row in rows
         ],
     )
+
+
+def _filled(row: dict[str, Any]) -> str:
+    filled, units = str(row.get("filled", "")), row.get("units")
+    return filled if units is None else f"{filled} of {units}".lstrip()
+
+
+def _prices(row: dict[str, Any]) -> str:
+    """Of its contracts, and of what is on its way."""
+    paid = [each["per_hour"]["amount"] for each in row.get("contracts", ())]
+    coming = [row["price"]["amount"]] if "price" in row else []
+    return ", ".join(dict.fromkeys([*paid, *coming]))

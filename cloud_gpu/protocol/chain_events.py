@@ -11,7 +11,7 @@ from typing import TypeAlias
 from cloud_gpu.protocol.audit import BatchState, Opening
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.errors import Rejection
-from cloud_gpu.protocol.future_events import FutureEvent
+from cloud_gpu.protocol.future_events import FutureEvent, FutureOrderClosed
 from cloud_gpu.protocol.group_events import GroupEvent
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import Delegation
@@ -370,6 +370,7 @@ ChainEvent: TypeAlias = (
     | BatchStep
     | HeldReturned
     | FutureEvent
+    | FutureOrderClosed
     | GroupEvent
     | EntrySkipped
     | TransactionFailed

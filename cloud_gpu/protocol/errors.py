@@ -44,6 +44,7 @@ class RejectReason(StrEnum):
     MACHINE_NOT_FREE = "machine-not-free"
     STALE_SEQUENCE = "stale-sequence"
     NONCE_USED = "nonce-used"
+    ORDER_CLOSED = "order-closed"
     CASH_TOO_LOW = "cash-too-low"
     BOND_TOO_LOW = "bond-too-low"
     CAP_OUT_OF_RANGE = "cap-out-of-range"

@@ -57,6 +57,15 @@ class FutureOpened(_Event, frozen=True, kw_only=True):
     at: int
 
 
+class FutureOrderClosed(_Event, frozen=True, kw_only=True):
+    """An order opens no more contracts, if it is this trader's."""
+
+    order: Digest
+    """Its struct hash."""
+    trader: Address
+    at: int
+
+
 class FutureAssigned(_Event, frozen=True, kw_only=True):
     """`joiner` stands where `leaver` stood."""
 
@@ -142,7 +151,7 @@ class UnitSettled(_Event, frozen=True, kw_only=True):
     at: int
 
 
-FutureEvent: TypeAlias = (
+FutureEvent: TypeAlias = (  # of one contract
     FutureOpened
     | FutureAssigned
     | FutureFunded

@@ -15,8 +15,20 @@ from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 
+class OrderFill(Value, frozen=True, kw_only=True):
+    """A contract that came of an order."""
+
+    contract: int
+    units: int
+    per_hour: TokenAmount
+    """A GPU-hour."""
+
+
 class FutureReport(Value, frozen=True, kw_only=True):
-    """How far an order has come. Opened: a contract came of it, of `units` at `price`."""
+    """How far an order has come. Opened: all its units are in contracts.
+
+    Pending, cancelled or expired, it may be filled in part.
+    """
 
     order: Digest
     state: BidState
@@ -24,7 +36,11 @@ class FutureReport(Value, frozen=True, kw_only=True):
     """Why it was refused, or, while pending, why the last batch did not fill it."""
     price: Price | None = None
     units: int = 0
-    contract: int | None = None
+    """Matched, on their way into contracts at `price`."""
+    filled: int = 0
+    """Units in contracts."""
+    contracts: tuple[OrderFill, ...] = ()
+    """That the chain opened, oldest first."""
 
 
 class ContractState(StrEnum):

@@ -19,7 +19,7 @@ FUTURES: Final = "Futures"
 WINDOWS_S: Final = (3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 """The lengths that are traded, seconds."""
 UNITS_MAX: Final = 64
-"""Machines of one contract: they are delivered in one transaction."""
+"""Machines of one contract, delivered in one transaction; markets take no larger orders."""
 _HOUR_S: Final = 3600
 _ONE: Final = 10_000
 
@@ -101,7 +101,7 @@ class Series(Value, frozen=True, kw_only=True):
 
 
 class FutureOrder(TypedData, frozen=True, kw_only=True):
-    """A trader's signed limit for a series, by its own key; fills once, up to its units."""
+    """A trader's signed limit for a series, by its own key; opens contracts up to its units."""
 
     TYPE = (
         "FutureOrder(address trader,bool isBuy,uint32 product,uint32 windowStart,"

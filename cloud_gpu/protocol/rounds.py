@@ -63,6 +63,8 @@ class PlacedFuture(_Row, frozen=True, kw_only=True):
     """An order of futures that took part."""
 
     order: Signed[FutureOrder]
+    filled: int
+    """Units in contracts before the round: the rest took part."""
     batch: Instant
     tie: Digest
 
@@ -161,7 +163,7 @@ class Taken(_Row, frozen=True, kw_only=True):
 
 
 class Paired(_Row, frozen=True, kw_only=True):
-    """A long's order and a short's, matched."""
+    """A long's order and a short's, matched for one contract."""
 
     buy: Digest
     sell: Digest
@@ -171,7 +173,7 @@ class Paired(_Row, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Its place in the list."""
-        return str(self.buy)
+        return f"{self.buy} {self.sell}"
 
 
 class Unmatched(_Row, frozen=True, kw_only=True):

@@ -89,6 +89,32 @@ MODULES = (
     fault(_MARGIN, "a margin rounds down", "(HOUR * ONE - 1)", "0"),
     fault(_MARGIN, "a margin below its floor", "share > floor ? share : floor", "share"),
     fault(_FUTURES_TRADING, "one trades with oneself", "buy.trader == sell.trader", OFF),
+    fault(
+        _FUTURES_TRADING,
+        "an order opens more than it says",
+        "progress.filled + units > order.units",
+        OFF,
+    ),
+    fault(
+        _FUTURES_TRADING,
+        "what an order opened is forgotten",
+        "filled + units",
+        "units",
+        "progress.filled = filled + units;",
+    ),
+    fault(
+        _FUTURES_TRADING,
+        "a closed order opens on",
+        "progress.closed",
+        OFF,
+        "if (progress.closed) return (0, SkipCode.ORDER_CLOSED);",
+    ),
+    fault(
+        _FUTURES_TRADING,
+        "an order opens on when its nonce was passed",
+        "order.nonce >= account.nonceBase",
+        "true",
+    ),
     fault(_FUTURES_TRADING, "a stranger assigns a side", "msg.sender != leaver", OFF),
     fault(_FUTURES_TRADING, "an assignment that nobody signed", "signer != joiner", OFF),
     fault(

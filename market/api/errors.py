@@ -33,6 +33,7 @@ STATUS: Final = MappingProxyType(
         _R.PROVIDER_BARRED: 409,
         _R.STALE_SEQUENCE: 409,
         _R.NONCE_USED: 409,
+        _R.ORDER_CLOSED: 409,
         _R.NO_MATCH: 409,
         _R.WRONG_STATE: 409,
         _R.CASH_TOO_LOW: 402,

@@ -148,6 +148,11 @@ class LaneAudit(Generic[OrderT]):
 class FuturesAudit(LaneAudit[RestingFuture]):
     """Lane C."""
 
+    def __init__(self, entries: EntryAudit) -> None:
+        super().__init__(entries)
+        self._matched: dict[Digest, int] = {}
+        """Units of each order that rounds have matched; not all of them came into contracts."""
+
     def _order(
         self, facts: RoundFacts, row: PlacedBid | PlacedFuture, rules: MarketRules
     ) -> Iterator[Difference]:
@@ -162,6 +167,11 @@ class FuturesAudit(LaneAudit[RestingFuture]):
         matcher = order.order.payload.matcher
         yield from differing(facts.number, f"{field}.matcher", matcher, rules.matcher)
         yield from self.entries.tie(facts, field, row.batch, row.tie, order.id)
+        most = min(self._matched.get(order.id, 0), order.order.payload.units - 1)
+        if not 0 <= row.filled <= most:
+            needed = f"0 to {most}, which rounds have matched, and not all of its units"
+            yield Difference(facts.number, f"{field}.filled", str(row.filled), needed)
+            return
         self.orders[row.key] = order
 
     def clear_again(self, facts: RoundFacts, rules: MarketRules) -> Iterator[Difference]:
@@ -198,6 +208,8 @@ class FuturesAudit(LaneAudit[RestingFuture]):
                 yield from differing(facts.number, field, row.left, left[row.account])
         for fill in fills:
             self.filled |= {fill.buy, fill.sell}
+            for order_id in (fill.buy, fill.sell):
+                self._matched[order_id] = self._matched.get(order_id, 0) + fill.units
 
     def _by_series(self) -> list[tuple[Series, list[RestingFuture]]]:
         found: dict[Series, list[RestingFuture]] = {}

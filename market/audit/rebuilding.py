@@ -97,7 +97,7 @@ def resting_future(row: PlacedFuture, domain: Domain) -> RestingFuture | Rejecti
         inbox=0,
         batch=row.batch,
         tie=row.tie.raw,
-        report=FutureReport(order=order.id, state=BidState.PENDING),
+        report=FutureReport(order=order.id, state=BidState.PENDING, filled=row.filled),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cloud_gpu.protocol.calls import OpenFutures
+from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.future_reports import FutureReport, Level
 from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.match import BidState
@@ -30,7 +31,9 @@ class RestingFuture:
     tie: bytes = b""
     """Set when that batch ends."""
     openings: int = 0
-    """How often an opening of it failed."""
+    """In how many batches since its last contract an opening of it failed."""
+    failed: Rejection | None = None
+    """Why one of the present batch did."""
     is_withdrawn: bool = False
     report: FutureReport
     """What the API answers now."""
@@ -47,8 +50,8 @@ class RestingFuture:
 
     @property
     def units(self) -> int:
-        """Machines."""
-        return self.order.payload.units
+        """Machines that are not in a contract yet; some may be on their way into one."""
+        return self.order.payload.units - self.report.filled
 
     @property
     def nonce(self) -> tuple[Address, int]:
@@ -56,10 +59,10 @@ class RestingFuture:
         return self.order.payload.trader, self.order.payload.nonce
 
     @property
-    def rank(self) -> tuple[int, Instant, int, bytes]:
+    def rank(self) -> tuple[int, Instant, bytes]:
         """Its place on its side of the series, best first."""
         limit = self.limit.value
-        return -limit if self.order.payload.is_buy else limit, self.batch, -self.units, self.tie
+        return -limit if self.order.payload.is_buy else limit, self.batch, self.tie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +71,25 @@ class FutureOpening:
 
     buy: Digest
     sell: Digest
+    matched_at: Instant
     price: Price
     units: int
     locked: tuple[tuple[Address, TokenAmount], ...]
     """Whose cash becomes which margin, once it opens."""
     call: OpenFutures
     posted_at: Instant
-    is_settled: bool = False
-    """The contract opened; kept in case that its block does not stay."""
+    contract: int | None = None
+    """That opened; kept in case that its block does not stay."""
+
+    @property
+    def key(self) -> tuple[Digest, Digest, Instant]:
+        """A batch matches two orders once."""
+        return self.buy, self.sell, self.matched_at
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the contract opened."""
+        return self.contract is not None
 
 
 class FuturesBook:
@@ -84,7 +98,8 @@ class FuturesBook:
     def __init__(self) -> None:
         self._orders: dict[Digest, RestingFuture] = {}
         self._live: dict[Address, set[Digest]] = {}
-        self._openings: dict[Digest, FutureOpening] = {}
+        self._openings: dict[tuple[Digest, Digest, Instant], FutureOpening] = {}
+        self._of: dict[Digest, set[tuple[Digest, Digest, Instant]]] = {}
         self._entering: set[Digest] = set()
         self._batch: Instant = 0
         self._drawn: Instant = -1
@@ -107,7 +122,7 @@ class FuturesBook:
         return [self._orders[key] for key in sorted(self._live.get(account, ()))]
 
     def waiting(self) -> dict[Series, list[RestingFuture]]:
-        """Orders without a contract, by series in order of product, start and length."""
+        """Orders that may be matched, by series in order of product, start and length."""
         found: dict[Series, list[RestingFuture]] = {}
         for account in sorted(self._live):
             for each in self.live_of(account):
@@ -165,23 +180,33 @@ class FuturesBook:
 
     # Openings, each under both its orders.
 
-    def opening(self, order: Digest) -> FutureOpening | None:
-        """The opening of an order."""
-        return self._openings.get(order)
+    def openings_of(self, order: Digest) -> list[FutureOpening]:
+        """An order's openings, oldest first."""
+        found = (self._openings[key] for key in self._of.get(order, ()))
+        return sorted(found, key=lambda each: (each.matched_at, each.buy, each.sell))
+
+    def on_its_way(self, order: Digest) -> list[FutureOpening]:
+        """Those of them that the chain has not answered."""
+        return [each for each in self.openings_of(order) if not each.is_settled]
 
     def put_opening(self, opening: FutureOpening) -> None:
         """A new opening, or one that changed."""
-        self._openings[opening.buy] = self._openings[opening.sell] = opening
+        self._openings[opening.key] = opening
+        for order in (opening.buy, opening.sell):
+            self._of.setdefault(order, set()).add(opening.key)
 
     def drop_opening(self, opening: FutureOpening) -> None:
         """Forget one."""
+        self._openings.pop(opening.key, None)
         for order in (opening.buy, opening.sell):
-            if self._openings.get(order) is opening:
-                del self._openings[order]
+            keys = self._of.get(order, set())
+            keys.discard(opening.key)
+            if not keys:
+                self._of.pop(order, None)
 
     def openings(self) -> Iterator[FutureOpening]:
-        """All, by their buy's id."""
-        return (opening for key, opening in sorted(self._openings.items()) if key == opening.buy)
+        """All, by their buys, sells and times."""
+        return (opening for _, opening in sorted(self._openings.items()))
 
     def on_their_way(self) -> Iterator[FutureOpening]:
         """Those that the chain has not answered."""
@@ -213,11 +238,19 @@ class FuturesBook:
     def rows(self) -> list[list[object]]:
         """Everything in it in one fixed order, for a digest of the state."""
         orders: list[object] = [
-            [each.id, each.batch, each.tie.hex(), each.openings, each.is_withdrawn, each.report]
+            [
+                each.id,
+                each.batch,
+                each.tie.hex(),
+                each.openings,
+                each.failed,
+                each.is_withdrawn,
+                each.report,
+            ]
             for each in self.orders()
         ]
         openings: list[object] = [
-            [o.buy, o.sell, o.price, o.units, o.posted_at, o.is_settled] for o in self.openings()
+            [*o.key, o.price, o.units, o.posted_at, o.contract] for o in self.openings()
         ]
         return [orders, openings, [self._batch, self._drawn, self._seed, sorted(self._entering)]]
 

@@ -18,6 +18,7 @@ from cloud_gpu.protocol.future_events import (
     FutureEvent,
     FutureFunded,
     FutureOpened,
+    FutureOrderClosed,
     MachinesNominated,
     UnitDelivered,
     UnitEnded,
@@ -28,17 +29,20 @@ from cloud_gpu.protocol.future_reports import (
     FutureContract,
     FutureStep,
     LastTrade,
+    OrderFill,
     Reminder,
 )
 from cloud_gpu.protocol.futures import FuturesRules, Series
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, Digest
 from market.rows import MachineRow
 from market.undo import UndoLog
 
 SeriesKey = tuple[int, int, int]
 """Product, window start, window length."""
 
+_KEPT_S: Final = 2 * 24 * 3600
+"""After a window's start: by then every market has forgotten the orders for it."""
 _GONE: Final = (MachineStatus.NONE, MachineStatus.RETIRING)
 
 
@@ -50,16 +54,29 @@ class FuturePositions:
         self.contracts: dict[int, FutureContract] = {}
         """One that ended is gone."""
         self.trades: dict[SeriesKey, LastTrade] = {}
+        self._fills: dict[Digest, tuple[int, tuple[OrderFill, ...]]] = {}
+        """Of each order: when its window starts, and its contracts."""
+        self._closed: dict[tuple[Digest, Address], bool] = {}
 
     def tables(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
         """For a digest of the state."""
         yield "futures", MappingProxyType(self.contracts)
         yield "trades", MappingProxyType(self.trades)
+        yield "order_fills", MappingProxyType(self._fills)
+        yield "orders_closed", MappingProxyType(self._closed)
 
     def of(self, account: Address) -> list[FutureContract]:
         """The contracts in which an account is a side, by number."""
         found = (self.contracts[number] for number in sorted(self.contracts))
         return [each for each in found if account in (each.long, each.short)]
+
+    def fills_of(self, order: Digest) -> tuple[OrderFill, ...]:
+        """The contracts that came of an order, oldest first; they may be over."""
+        return self._fills[order][1] if order in self._fills else ()
+
+    def is_closed(self, order: Digest, trader: Address) -> bool:
+        """Whether its trader ended an order for good."""
+        return (order, trader) in self._closed
 
     def traded(self, series: Series, trade: LastTrade) -> None:
         """A contract that this market matched opened, in the block whose events are coming in."""
@@ -69,6 +86,8 @@ class FuturePositions:
         """Take one fact in; a contract that was never heard of is no error."""
         if isinstance(event, FutureOpened):
             self._undo.set(self.contracts, event.contract, _opened(event))
+            for order in (event.buy, event.sell):
+                self._fill(order, event)
             return
         found = self.contracts.get(event.contract)
         if found is None:
@@ -78,6 +97,20 @@ class FuturePositions:
             self._undo.set(self.contracts, event.contract, changed)
         else:
             self._undo.remove(self.contracts, event.contract)
+
+    def close(self, event: FutureOrderClosed) -> None:
+        """An order ended, whether it was heard of or not."""
+        self._undo.set(self._closed, (event.order, event.trader), True)
+
+    def forget(self, at: int) -> None:
+        """Drop what became of orders for windows long begun."""
+        for order in [o for o, (start, _) in self._fills.items() if start + _KEPT_S < at]:
+            self._undo.remove(self._fills, order)
+
+    def _fill(self, order: Digest, event: FutureOpened) -> None:
+        fill = OrderFill(contract=event.contract, units=event.units, per_hour=event.per_hour)
+        row = event.series.window_start, (*self.fills_of(order), fill)
+        self._undo.set(self._fills, order, row)
 
 
 def contract_after(before: FutureContract | None, event: FutureEvent) -> FutureContract | None:

@@ -41,7 +41,7 @@ from cloud_gpu.protocol.chain_events import (
     SegmentConvicted,
     SilenceConvicted,
 )
-from cloud_gpu.protocol.future_events import FutureEvent
+from cloud_gpu.protocol.future_events import FutureEvent, FutureOrderClosed
 from cloud_gpu.protocol.group_events import GroupEvent
 from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.lease import (
@@ -111,7 +111,11 @@ class Ledger:
 
     def is_void(self, account: Address, nonce: int) -> bool:
         """Whether a bid with this nonce can never open, as far as was heard."""
-        return nonce < self._nonce_floor.get(account, 0) or (account, nonce) in self._voided
+        return self.is_passed(account, nonce) or (account, nonce) in self._voided
+
+    def is_passed(self, account: Address, nonce: int) -> bool:
+        """Whether the account cancelled all nonces up to this one: that ends what began with it."""
+        return nonce < self._nonce_floor.get(account, 0)
 
     def fee_of(self, market_id: int) -> BasisPoints:
         """Basis points; 0 for an id that is not registered."""
@@ -153,6 +157,7 @@ class Ledger:
             case ChainAdvanced():
                 self.paid.forget(event.at)
                 self.groups.forget(event.at)
+                self.futures.forget(event.at)
                 self._undo.end_block(event.block, event.at)
             case ChainReorganised():
                 self._undo.rewind(event.block)
@@ -179,6 +184,8 @@ class Ledger:
                 self._refund(event.lease, _back(event))
             case BatchCommitted() | BatchFinalised() | SegmentConvicted() | SilenceConvicted():
                 self._apply_to_results(event)
+            case FutureOrderClosed():
+                self.futures.close(event)
             case _ if isinstance(event, FutureEvent):
                 self.futures.apply(event)
             case _ if isinstance(event, GroupEvent):

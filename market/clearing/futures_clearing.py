@@ -1,15 +1,17 @@
 """Lane C: one price for all that trade in a series' batch, and who opens a contract with whom.
 
-The price: most units, then least imbalance, then nearest to the reference, then the lower. An order
-opens in one contract alone, since its nonce is used by it; what the contract leaves of it lapses.
-So a level's units are not divided pro rata, which would only cut orders down: of each side as many
-orders as the other has are served, better limit first, then older batch, then more units, then the
-tie key, and among those the largest meets the largest: so many contracts cannot carry more.
+The price: most units, then least imbalance, then nearest to the reference, then the lower. Who has
+units at it: the better limit first, then the older batch, and within a batch pro rata by largest
+remainder, the tie key deciding between equal ones. So it gains nobody to split an order or to be
+early within a batch.
+
+Longs and shorts are then paired, the largest share with the largest, what is left of the larger
+going on to the next: one contract fewer than there are orders, at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,48 +48,46 @@ def clear_futures(
     The best ORDERS_MAX of each side take part, the others wait for the next batch.
     """
     buys, sells = (sorted(side, key=lambda each: each.rank)[:ORDERS_MAX] for side in (buys, sells))
-    price = uniform_price(buys, sells, reference)
-    if price is None:
+    if not buys or not sells or buys[0].limit < sells[0].limit:
         return None
-    longs = [each for each in buys if each.limit >= price]
-    shorts = [each for each in sells if each.limit <= price]
-    count = min(len(longs), len(shorts))
-    pairs = (
-        Pair(long, short, min(long.units, short.units))
-        for long, short in zip(_by_size(longs[:count]), _by_size(shorts[:count]), strict=True)
+    price, units = _auction([*buys, *sells], reference)
+    shares = list(zip((*buys, *sells), units, strict=True))
+    return FutureClearing(
+        price, tuple(_paired(_by_size(shares[: len(buys)]), _by_size(shares[len(buys) :])))
     )
-    return FutureClearing(price, tuple(pairs))
 
 
-def _by_size(ranked: Sequence[RestingFuture]) -> list[RestingFuture]:
-    return sorted(ranked, key=lambda each: (-each.units, each.rank))
+def _auction(
+    orders: Sequence[RestingFuture], reference: Price | None
+) -> tuple[Price, Sequence[int]]:
+    """The one price, a whole number of ticks, and each order's units at it.
 
-
-def uniform_price(
-    buys: Sequence[RestingFuture], sells: Sequence[RestingFuture], reference: Price | None
-) -> Price | None:
-    """The one price, a whole number of ticks. Without a reference: the middle of those that tie.
-
-    Demand falls with the price and supply rises, so the prices that tie lie side by side.
+    The orders are ranked as they are given, and some cross. Demand falls with the price and supply
+    rises, so the prices that tie lie side by side; the units are the same at all of them. Without
+    a reference it is the middle one.
     """
-    if not buys or not sells or max(b.limit for b in buys) < min(s.limit for s in sells):
-        return None
     from market.kernel.auction import BUY, SELL, clear, orders_of  # numba: not for API workers
 
     tick = limits.PRICE_TICK
-    stretches = _stretches(sorted({each.limit.value for each in (*buys, *sells)}), tick)
+    stretches = _stretches(sorted({each.limit.value for each in orders}), tick)
     level_of = {first: level for level, (first, _) in enumerate(stretches)}
     batch = orders_of(
-        (side, level_of[each.limit.value], each.units)
-        for side, orders in ((BUY, buys), (SELL, sells))
+        (
+            BUY if each.order.payload.is_buy else SELL,
+            level_of[each.limit.value],
+            each.units,
+            each.batch,
+        )
         for each in orders
     )
     if reference is None:
-        low, high = (stretches[clear(batch, end).tick] for end in (0, len(stretches)))
-        return Price((low[0] + high[1]) // 2 // tick * tick)
+        lowest, highest = (clear(batch, end) for end in (0, len(stretches)))
+        middle = (stretches[lowest.tick][0] + stretches[highest.tick][1]) // 2
+        return Price(middle // tick * tick), lowest.fills.tolist()
     nearest = sum(1 for first, _ in stretches[1:] if first <= reference.value)
-    first, last = stretches[clear(batch, nearest).tick]
-    return Price(min(max(reference.value, first), last))
+    cleared = clear(batch, nearest)
+    first, last = stretches[cleared.tick]
+    return Price(min(max(reference.value, first), last)), cleared.fills.tolist()
 
 
 def _stretches(prices: Sequence[int], tick: int) -> list[tuple[int, int]]:
@@ -98,3 +98,25 @@ def _stretches(prices: Sequence[int], tick: int) -> list[tuple[int, int]]:
             found.append((prices[place - 1] + tick, price - tick))
         found.append((price, price))
     return found
+
+
+def _by_size(
+    shares: Sequence[tuple[RestingFuture, int]],
+) -> list[tuple[RestingFuture, int]]:
+    served = (share for share in shares if share[1])
+    return sorted(served, key=lambda share: (-share[1], share[0].rank))
+
+
+def _paired(
+    longs: Sequence[tuple[RestingFuture, int]], shorts: Sequence[tuple[RestingFuture, int]]
+) -> Iterator[Pair]:
+    """Both sides have equally many units in all."""
+    left_over = iter(shorts)
+    sell, offered = next(left_over)
+    for buy, wanted in longs:
+        while wanted:
+            if not offered:
+                sell, offered = next(left_over)
+            units = min(wanted, offered)
+            yield Pair(buy, sell, units)
+            wanted, offered = wanted - units, offered - units

@@ -1,4 +1,7 @@
-"""Lane C, with money: a batch cleared again without the orders whose margin is not covered."""
+"""Lane C, with money: a batch cleared again without the orders whose margins are not covered.
+
+Each contract locks a margin of its own, so an order needs their sum.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from market.clearing.futures_clearing import FutureClearing, clear_futures
 from market.doors.futures_door import cash_too_low
 
 MarginOf = Callable[[RestingFuture, Price, int], TokenAmount]
-"""Of an order, at a price, for so many units."""
+"""Of an order's side of one contract, at a price, for so many units."""
 
 
 def clear_covered(
@@ -42,13 +45,17 @@ def _uncovered(
     found: dict[Digest, Rejection] = {}
     if clearing is None:
         return found
-    left = dict(cash)
+    needs: dict[Digest, tuple[RestingFuture, int]] = {}
     for pair in clearing.pairs:
         for order in (pair.buy, pair.sell):
-            trader, needs = order.nonce[0], margin(order, clearing.price, pair.units)
-            free = left.get(trader, 0)
-            if free < needs.value:
-                found[order.id] = cash_too_low(free, needs)
-            else:
-                left[trader] = free - needs.value
+            _, before = needs.get(order.id, (order, 0))
+            needs[order.id] = order, before + margin(order, clearing.price, pair.units).value
+    left = dict(cash)
+    for order, need in needs.values():
+        trader = order.nonce[0]
+        free = left.get(trader, 0)
+        if free < need:
+            found[order.id] = cash_too_low(free, TokenAmount(need))
+        else:
+            left[trader] = free - need
     return found

@@ -94,7 +94,7 @@ def _wrong_size(wanted: FutureOrder, product: Product | None) -> Rejection | Non
         needed, next_ = "a product that is registered in LeaseBook", "GET /v1/products lists them."
         return _refused(RejectReason.UNKNOWN_PRODUCT, "product", wanted.product, needed, next_)
     if wanted.units > UNITS_MAX:
-        next_ = "Sign several orders: each opens one contract."
+        next_ = "Sign several orders."
         needed = f"at most {UNITS_MAX} machines"
         return _refused(RejectReason.WRONG_COUNT, "units", wanted.units, needed, next_)
     quantity = GpuSeconds(product.slice_gpus * wanted.window_seconds)
@@ -108,7 +108,7 @@ def _wrong_size(wanted: FutureOrder, product: Product | None) -> Rejection | Non
 def margin_of(
     order: FutureOrder, price: Price, units: int, rules: MarketRules, product: Product
 ) -> TokenAmount:
-    """What the order's side of a contract locks."""
+    """What the order's side of one contract locks."""
     return margin(
         price,
         gpus=product.slice_gpus,
@@ -132,7 +132,9 @@ def beside_others(
     trader, nonce = order.nonce
     others = book.live_of(trader)
     in_use = {each.nonce for each in others} | {each.nonce for each in bids.live_of(trader)}
-    if ledger.is_void(trader, nonce) or order.nonce in in_use:
+    if (dead := why_dead(order, ledger)) is not None:
+        return dead
+    if order.nonce in in_use:
         needed = "a nonce of its own: not opened, not voided, not in use"
         return _refused(RejectReason.NONCE_USED, "nonce", nonce, needed, "Sign with a free one.")
     if len(others) >= rules.bids_per_account_max:
@@ -144,10 +146,27 @@ def beside_others(
         return _refused(RejectReason.SELF_DEALING, "limit_price_per_hour", found, needed)
     payload = order.order.payload
     product = ledger.products[payload.product]
-    needs = margin_of(payload, order.limit, order.units, rules, product)
+    needs = margin_of(payload, order.limit, order.units, rules, product)  # of one contract: least
     if free_cash < needs.value:
         return cash_too_low(free_cash, needs)
     return _above_position_limit(order, others, rules, ledger)
+
+
+def why_dead(order: RestingFuture, ledger: Ledger) -> Rejection | None:
+    """Why the chain opens no contract of an order any more, as far as was heard; None: it may.
+
+    The first contract uses the nonce; the rest of the order then lives on without it.
+    """
+    trader, nonce = order.nonce
+    if ledger.futures.is_closed(order.id, trader):
+        needed = "an order that its trader has not closed"
+        return _refused(RejectReason.ORDER_CLOSED, "id", order.id, needed, "Sign a new order.")
+    has_begun = 0 < order.report.filled < order.order.payload.units
+    is_void = ledger.is_passed(trader, nonce) if has_begun else ledger.is_void(trader, nonce)
+    if not is_void:
+        return None
+    needed = "a nonce that is neither opened nor voided"
+    return _refused(RejectReason.NONCE_USED, "nonce", nonce, needed, "Sign a new order.")
 
 
 def cash_too_low(found: int, needed: TokenAmount) -> Rejection:

@@ -39,10 +39,10 @@ class Orders:
     ranks: Words
 
 
-def orders_of(rows: Iterable[tuple[int, int, int]]) -> Orders:
-    """A batch of (side, tick, quantity) of one entry, ranked as they are given."""
-    sides, ticks, quantities = np.array(list(rows), np.int64).reshape(-1, 3).T.copy()
-    return Orders(sides, ticks, quantities, np.zeros_like(sides), np.arange(len(sides)))
+def orders_of(rows: Iterable[tuple[int, int, int, int]]) -> Orders:
+    """A batch of (side, tick, quantity, entry batch), ranked as they are given."""
+    sides, ticks, quantities, entries = np.array(list(rows), np.int64).reshape(-1, 4).T.copy()
+    return Orders(sides, ticks, quantities, entries, np.arange(len(sides)))
 
 
 @dataclass(frozen=True, slots=True)

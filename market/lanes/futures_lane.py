@@ -1,13 +1,16 @@
 """Lane C: batches of futures from the order to the contract on chain, or back.
 
 The market proposes, Futures decides. What was proposed ends in one of three ways: the contract
-opened, it was refused, or nothing was heard in time; then the orders and the cash are free again.
+opened, it was refused, or nothing was heard in time. An order is matched while any contract of it
+is on its way; when all were answered, what is left of it waits for the next batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+
+import msgspec
 
 from cloud_gpu.protocol.calls import OpenFutures
 from cloud_gpu.protocol.effects import ReportFuture, Transact
@@ -22,7 +25,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.books.futures_book import FutureOpening, RestingFuture
 from market.clearing.futures_clearing import FutureClearing, Pair
 from market.clearing.futures_covering import clear_covered
-from market.doors.futures_door import beside_others, check_future, margin_of
+from market.doors.futures_door import beside_others, check_future, margin_of, why_dead
 from market.lanes.answers import FORGET_S
 from market.lanes.floor import Floor
 from market.lanes.futures_listing import SeriesListing
@@ -73,7 +76,7 @@ class FuturesLane:
             series=order.payload.series,
             inbox=event.inbox,
             batch=self._open_batch(),
-            report=FutureReport(order=key, state=BidState.PENDING),
+            report=self._report(key, BidState.PENDING),
         )
         refused = beside_others(
             resting,
@@ -105,8 +108,8 @@ class FuturesLane:
     def void_spent(self, account: Address) -> None:
         """Some nonces of an account can never open again: end the orders that wait with them."""
         for order in self._book.live_of(account):
-            if order.state is BidState.PENDING and self._floor.ledger.is_void(*order.nonce):
-                self._void(order)
+            if order.state is BidState.PENDING:
+                self._end_if_dead(order)
 
     def move(
         self,
@@ -114,23 +117,57 @@ class FuturesLane:
         step: BidStep,
         *,
         rejection: Rejection | None = None,
-        price: Price | None = None,
-        units: int = 0,
-        contract: int | None = None,
     ) -> RestingFuture:
         """Take one step of the bids' table; a step that does not apply changes nothing."""
         state = next_bid_state(order.state, step)
         if state is None:
             return order
-        report = FutureReport(
-            order=order.id,
+        return self._put(replace(order, report=self._report(order.id, state, rejection)))
+
+    def follow(self, key: Digest) -> None:
+        """Contracts of an order opened, vanished, were matched or failed: where it stands now."""
+        order = self._book.order(key)
+        if order is None:
+            return
+        report = self._report(key, order.state, order.report.rejection)
+        order = replace(order, report=report)
+        if not order.units:
+            self._put(_after(order, BidStep.OPEN))
+        elif self._book.on_its_way(key):
+            self._put(_after(order, BidStep.UNDO, BidStep.MATCH))
+        elif order.state is BidState.MATCHED:
+            self._go_on(order)
+        else:
+            self._put(_after(order, BidStep.UNDO))
+
+    def _go_on(self, order: RestingFuture) -> None:
+        """All that was matched of it was answered, and units are left."""
+        why, failures = order.failed, order.openings + (order.failed is not None)
+        order = replace(order, openings=failures, failed=None)
+        if failures >= self._floor.rules.openings_max:
+            self.move(order, BidStep.REJECT, rejection=why)
+        elif order.is_withdrawn:
+            self.move(order, BidStep.CANCEL)
+        elif self._end_if_dead(order):
+            pass
+        elif self._last_second(order) < self._floor.at:
+            self.move(order, BidStep.EXPIRE, rejection=why)
+        else:
+            self.move(order, BidStep.RELEASE, rejection=why)
+
+    def _report(
+        self, key: Digest, state: BidState, rejection: Rejection | None = None
+    ) -> FutureReport:
+        contracts, coming = self._floor.ledger.futures.fills_of(key), self._book.on_its_way(key)
+        return FutureReport(
+            order=key,
             state=state,
             rejection=rejection,
-            price=price,
-            units=units,
-            contract=contract,
+            price=coming[0].price if coming else None,
+            units=sum(each.units for each in coming),
+            filled=sum(each.units for each in contracts),
+            contracts=contracts,
         )
-        return self._put(replace(order, report=report))
 
     def _put(self, order: RestingFuture) -> RestingFuture:
         before = self._book.order(order.id)
@@ -145,15 +182,11 @@ class FuturesLane:
         report = FutureReport(order=key, state=BidState.REJECTED, rejection=why)
         self._floor.out.append(ReportFuture(report=report))
 
-    def _void(self, order: RestingFuture) -> None:
-        why = Rejection(
-            reason=RejectReason.NONCE_USED,
-            field="future_order.nonce",
-            found=str(order.nonce[1]),
-            needed="a nonce that is neither opened nor voided",
-            next="Sign a new order.",
-        )
-        self.move(order, BidStep.CANCEL, rejection=why)
+    def _end_if_dead(self, order: RestingFuture) -> bool:
+        why = why_dead(order, self._floor.ledger)
+        if why is not None:
+            self.move(order, BidStep.CANCEL, rejection=why)
+        return why is not None
 
     # Time.
 
@@ -161,13 +194,13 @@ class FuturesLane:
         """What is due now: openings to give up, orders to end, the batch."""
         floor = self._floor
         for key in self._looks.due(floor.now):
+            for opening in self._book.on_its_way(key):
+                if opening.posted_at + floor.rules.settle_ms <= floor.now:
+                    self.give_up(opening, unanswered(floor.rules))
             order = self._book.order(key)
             if order is None:
                 continue
-            opening = self._book.opening(key)
-            if order.state is BidState.MATCHED and opening is not None:
-                self.give_up(opening, unanswered(floor.rules))
-            elif order.state is BidState.PENDING and self._last_second(order) < floor.at:
+            if order.state is BidState.PENDING and self._last_second(order) < floor.at:
                 self.move(order, BidStep.EXPIRE, rejection=order.report.rejection)
         if self.ends is not None and floor.now >= self.ends:
             self.ends = None
@@ -191,10 +224,10 @@ class FuturesLane:
     def forget(self) -> None:
         """Drop orders that nothing can concern any more; called with every block."""
         for key in self._ends.due(self._floor.now):
-            opening = self._book.opening(key)
-            if opening is not None:
-                self._book.drop_opening(opening)
             self._book.drop(key)
+            for opening in self._book.openings_of(key):
+                if all(self._book.order(side) is None for side in (opening.buy, opening.sell)):
+                    self._book.drop_opening(opening)
 
     def _open_batch(self) -> Instant:
         length, now = self._floor.rules.futures_batch_ms, self._floor.now
@@ -207,10 +240,8 @@ class FuturesLane:
         order = self._book.order(key)
         if order is None:
             return None
-        if order.state is BidState.MATCHED:
-            opening = self._book.opening(key)
-            assert opening is not None, f"{key} is matched without an opening"
-            return opening.posted_at + self._floor.rules.settle_ms
+        if coming := self._book.on_its_way(key):
+            return min(each.posted_at for each in coming) + self._floor.rules.settle_ms
         is_pending = order.state is BidState.PENDING
         return instant(self._last_second(order) + 1) if is_pending else None
 
@@ -260,6 +291,7 @@ class FuturesLane:
                     FutureOpening(
                         buy=pair.buy.id,
                         sell=pair.sell.id,
+                        matched_at=floor.now,
                         price=price,
                         units=pair.units,
                         locked=locked,
@@ -267,9 +299,9 @@ class FuturesLane:
                         posted_at=floor.now,
                     )
                 )
-                for order in sides:
-                    self.move(order, BidStep.MATCH, price=price, units=pair.units)
             floor.out.append(Transact(call=call))
+        for key in {side.id: None for pair in clearing.pairs for side in (pair.buy, pair.sell)}:
+            self.follow(key)
 
     def _explain(
         self,
@@ -282,30 +314,28 @@ class FuturesLane:
             return
         why = short.get(order.id) or _unfilled(order, clearing)
         if why != now.report.rejection:
-            report = FutureReport(order=now.id, state=now.state, rejection=why)
-            self._put(replace(now, report=report))
+            self._put(replace(now, report=self._report(now.id, now.state, why)))
 
     # Failures.
 
     def give_up(self, opening: FutureOpening, why: Rejection) -> None:
-        """An opening came to nothing: both orders wait again, or end."""
-        floor = self._floor
+        """An opening came to nothing: its units of both orders are free again."""
         self._book.drop_opening(opening)
         for key in (opening.buy, opening.sell):
             order = self._book.order(key)
-            if order is None or order.state is not BidState.MATCHED:
-                continue
-            if order.openings + 1 >= floor.rules.openings_max:
-                self.move(order, BidStep.REJECT, rejection=why)
-            elif order.is_withdrawn:
-                self.move(order, BidStep.CANCEL)
-            elif floor.ledger.is_void(*order.nonce):
-                self._void(order)
-            elif self._last_second(order) < floor.at:
-                self.move(order, BidStep.EXPIRE, rejection=why)
-            else:
-                order = replace(order, openings=order.openings + 1)
-                self.move(order, BidStep.RELEASE, rejection=why)
+            if order is not None:
+                self._book.put(replace(order, failed=why))
+                self.follow(key)
+
+
+def _after(order: RestingFuture, *steps: BidStep) -> RestingFuture:
+    """The order after those of the steps that apply."""
+    state = order.state
+    for step in steps:
+        state = next_bid_state(state, step) or state
+    rejection = order.report.rejection if state is order.state else None
+    report = msgspec.structs.replace(order.report, state=state, rejection=rejection)
+    return replace(order, report=report)
 
 
 def _signed(pair: Pair) -> FuturePair:

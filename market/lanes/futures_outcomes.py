@@ -16,7 +16,7 @@ from cloud_gpu.protocol.chain_events import (
     TransactionFailed,
 )
 from cloud_gpu.protocol.effects import ReportContract
-from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened
+from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened, FutureOrderClosed
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
     ContractState,
@@ -24,13 +24,12 @@ from cloud_gpu.protocol.future_reports import (
     LastTrade,
 )
 from cloud_gpu.protocol.lease import MachineKey
-from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.values import Address
 from market.books.futures_book import FutureOpening
 from market.books.futures_positions import contract_after, suggested_machines
 from market.lanes.floor import Floor
 from market.lanes.futures_lane import FuturesLane
-from market.lanes.leasing import BidStep, reverted
+from market.lanes.leasing import reverted
 
 
 class FutureOutcomes:
@@ -55,6 +54,8 @@ class FutureOutcomes:
                 self._failed(event.call, event.error)
             case BidsCancelled(account=account):
                 self._lane.void_spent(account)
+            case FutureOrderClosed(trader=trader):
+                self._lane.void_spent(trader)
             case FutureOpened():
                 self._opened(event)
             case _:
@@ -74,29 +75,17 @@ class FutureOutcomes:
         return [ReportContract(report=self._report(contracts[n])) for n in sorted(contracts)]
 
     def _opened(self, event: FutureOpened) -> None:
-        floor = self._floor
+        opening = next((o for o in self._book.on_its_way(event.buy) if _is_of(o, event)), None)
+        if opening is not None:
+            self._book.put_opening(replace(opening, contract=event.contract))
+            trade = LastTrade(price=opening.price, units=event.units, at=event.at)
+            self._floor.ledger.futures.traded(event.series, trade)
         for key in (event.buy, event.sell):
             order = self._book.order(key)
-            if order is None:
-                continue
-            floor.ledger.void(*order.nonce)
-            opening = self._book.opening(key)
-            if opening is not None and {event.buy, event.sell} != {opening.buy, opening.sell}:
-                self._lane.give_up(opening, reverted("another contract opened with the order"))
-                opening = None
-            if opening is not None:
-                self._book.put_opening(replace(opening, is_settled=True))
-                trade = LastTrade(price=opening.price, units=event.units, at=event.at)
-                floor.ledger.futures.traded(event.series, trade)
-            order = self._book.order(key)
-            assert order is not None, "an order stays while its opening is given up"
-            self._lane.move(
-                order,
-                BidStep.OPEN,
-                price=opening.price if opening is not None else None,
-                units=event.units,
-                contract=event.contract,
-            )
+            if order is not None:
+                self._floor.ledger.void(*order.nonce)
+                self._book.put(replace(order, openings=0))
+                self._lane.follow(key)
         for account in (event.long, event.short):
             self._lane.void_spent(account)
         self._lane.listing.tell_trades(event.series)
@@ -104,9 +93,10 @@ class FutureOutcomes:
     def _skipped(self, call: OpenFutures, position: int, event: EntrySkipped) -> None:
         if position >= len(call.pairs):
             return
-        opening = self._book.opening(call.pairs[position].buy.payload.id)
-        if opening is not None and not opening.is_settled and opening.call == call:
-            self._lane.give_up(opening, event.rejection)
+        pair = call.pairs[position]
+        for opening in self._book.on_its_way(pair.buy.payload.id):
+            if opening.sell == pair.sell.payload.id and opening.call == call:
+                self._lane.give_up(opening, event.rejection)
 
     def _failed(self, call: ChainCall, error: str) -> None:
         for opening in list(self._book.on_their_way()):
@@ -116,12 +106,13 @@ class FutureOutcomes:
     def _rewound(self) -> None:
         """Blocks vanished: what opened in them is on its way again, or waits again."""
         for opening in list(self._book.openings()):
-            if opening.is_settled and not self._is_there(opening):
-                self._post_again(opening)
+            fills = self._floor.ledger.futures.fills_of(opening.buy)
+            if opening.is_settled and opening.contract not in {each.contract for each in fills}:
+                self._book.put_opening(  # the transaction is expected to be mined once more
+                    replace(opening, contract=None, posted_at=self._floor.now)
+                )
         for order in list(self._book.orders()):
-            is_void = self._floor.ledger.is_void(*order.nonce)
-            if order.state is BidState.OPENED and not is_void:
-                self._lane.move(order, BidStep.UNDO)
+            self._lane.follow(order.id)
         self._lane.listing.tell_trades()
         live = self._floor.ledger.futures.contracts
         for number in sorted(self._told.keys() - live.keys()):
@@ -129,19 +120,6 @@ class FutureOutcomes:
             self._tell(msgspec.structs.replace(gone, state=ContractState.UNDONE))
         for number in sorted(live):
             self._tell(live[number])
-
-    def _is_there(self, opening: FutureOpening) -> bool:
-        orders = (self._book.order(key) for key in (opening.buy, opening.sell))
-        return all(o is not None and self._floor.ledger.is_void(*o.nonce) for o in orders)
-
-    def _post_again(self, opening: FutureOpening) -> None:
-        """The transaction is expected to be mined once more."""
-        self._book.put_opening(replace(opening, is_settled=False, posted_at=self._floor.now))
-        for key in (opening.buy, opening.sell):
-            order = self._book.order(key)
-            if order is not None:
-                order = self._lane.move(order, BidStep.UNDO)
-                self._lane.move(order, BidStep.MATCH, price=opening.price, units=opening.units)
 
     # What is told of contracts.
 
@@ -183,3 +161,9 @@ class FutureOutcomes:
                 told = self._told.get(number)
                 if told is not None and told.contract.state is ContractState.OPEN:
                     self._tell_report(msgspec.structs.replace(told, suggested=machines))
+
+
+def _is_of(opening: FutureOpening, event: FutureOpened) -> bool:
+    """Whether the contract may be the one that the opening asked for."""
+    told = event.sell, event.units, event.per_hour.value
+    return (opening.sell, opening.units, opening.price.value) == told

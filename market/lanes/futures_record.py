@@ -55,7 +55,10 @@ def rows_of(
     return RoundRows(
         orders={
             str(order.id): PlacedFuture(
-                order=order.order.signed, batch=order.batch, tie=Digest(order.tie)
+                order=order.order.signed,
+                filled=order.report.filled,
+                batch=order.batch,
+                tie=Digest(order.tie),
             )
             for each in cleared
             for order in each.orders

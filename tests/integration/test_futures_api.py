@@ -71,7 +71,7 @@ async def test_an_order_goes_from_receipt_to_contract(api: Api) -> None:
     carry_out(api, effects)
 
     shown = await api.client.get(f"/v1/futures/orders/{buy.payload.id}")
-    assert from_json(shown.content, FutureReport).contract == 1
+    assert from_json(shown.content, FutureReport).contracts[0].contract == 1
     answer = await api.client.get(f"/v1/futures/positions?account={key('ada').address}")
     (position,) = from_json(answer.content, list[Position])
     assert position.report.suggested == (0,)

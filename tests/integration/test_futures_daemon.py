@@ -83,11 +83,11 @@ def test_two_orders_become_a_contract_that_a_killed_market_still_tells_of(
     for order in (buy, sell):
         answer = market.post("/v1/futures/orders", to_json(order))
         assert answer.status_code == 201, answer.text
-    assert opened(market, sell).contract == 1
+    assert [each.contract for each in opened(market, sell).contracts] == [1]
     market.kill()
 
     again = start_market(config)
-    assert opened(again, buy).contract == 1
+    assert [each.contract for each in opened(again, buy).contracts] == [1]
     answer = again.get(f"/v1/futures/positions?account={trading.provider.address}")
     (position,) = from_json(answer.content, list[Position])
     assert position.report.suggested == (0,)

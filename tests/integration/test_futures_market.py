@@ -227,7 +227,8 @@ async def test_a_day_sold_a_week_ahead_is_assigned_delivered_and_paid(
         buy, sell = story.order(first, buys=True), story.order(t.provider, buys=False)
         found = await story.trade(buy, sell)
         assert (found.contract.long, found.suggested) == (first.address, (0,))
-        assert story.report(sell).contract == story.report(buy).contract == 1
+        assert story.report(sell).contracts == story.report(buy).contracts
+        assert [each.contract for each in story.report(buy).contracts] == [1]
         await story.assign(first, t.buyer)
         before = await story.cash(first, t.buyer, t.provider)
         assert story.steps() == [

@@ -73,8 +73,12 @@ def _order(order: FutureOrder) -> bound.FutureOrder:
     )
 
 
-def future_event(name: str, a: dict[str, Any], at: int) -> events.FutureEvent | None:
+def future_event(
+    name: str, a: dict[str, Any], at: int
+) -> events.FutureEvent | events.FutureOrderClosed | None:
     """The event of a decoded log in a block of time `at`; None for logs that tell no party."""
+    if name == "FutureOrderClosed":
+        return events.FutureOrderClosed(order=Digest(a["orderHash"]), trader=a["trader"], at=at)
     contract: int | None = a.get("contractId")
     if contract is None:
         return None

@@ -46,6 +46,7 @@ class SkipCode(IntEnum):
     BAD_ACCEPT_SIGNATURE = 27
     WRONG_SERIES = 28
     PROVIDER_BARRED = 29
+    ORDER_CLOSED = 30
 
 
 _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyType(
@@ -182,6 +183,11 @@ _SKIPS: Final[Mapping[SkipCode, tuple[RejectReason, str, str]]] = MappingProxyTy
             RejectReason.PROVIDER_BARRED,
             "ask.provider",
             "a provider that no fraud cost its verified leases",
+        ),
+        SkipCode.ORDER_CLOSED: (
+            RejectReason.ORDER_CLOSED,
+            "future_order",
+            "an order that its trader has not closed",
         ),
     }
 )

@@ -14,6 +14,7 @@ from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.futures import Assignment, HeldContract, Series
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Digest
 
 
 class WalletFutures:
@@ -47,6 +48,10 @@ class WalletFutures:
     def count(self) -> int:
         """How many contracts ever opened; their numbers are 1 to that."""
         return views.ask(self._rpc, self._address, bound.contract_count())
+
+    def close_order(self, order: Digest) -> None:
+        """No more contracts of an order of this account."""
+        self._send(bound.close_order(order.raw))
 
     def fund(self, number: int) -> None:
         """The long locks the whole price."""

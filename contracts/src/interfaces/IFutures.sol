@@ -41,6 +41,8 @@ interface IFutures is IFirmLeases {
         bytes32 buyHash,
         bytes32 sellHash
     );
+    /// @notice An order opens no more contracts. It says nothing unless `trader` is the order's own.
+    event FutureOrderClosed(bytes32 indexed orderHash, address indexed trader);
     /// @notice Pair `index` of a call was left out.
     event PairSkipped(uint256 index, SkipCode code);
     /// @notice `joiner` stands where `leaver` stood.
@@ -108,10 +110,20 @@ interface IFutures is IFirmLeases {
     /// and its funding deadline has not passed; one unit's price, floor(price * gpus * window / 3600), is 1 to 2^48-1.
     ///
     /// Requirements of a pair: a buy and a sell order of the series, of two traders, with the caller as matcher and not
-    /// past startBy; the price is within both limits; the units are 1 to 64 and within both orders; both cash balances
-    /// cover the margins; both nonces are unused; each trader signed, or, where the trader is the caller, its
-    /// contract accepts the signature (ERC-1271). An order fills once: what it names beyond the units lapses.
+    /// past startBy; the price is within both limits; the units are 1 to 64 and within what is left of both orders;
+    /// neither is closed; both cash balances cover the margins; each trader signed, or, where the trader is the caller,
+    /// its contract accepts the signature (ERC-1271).
+    ///
+    /// An order opens contracts until its units are used up, each with a margin of its own. Its first uses its nonce,
+    /// which must be usable and voids every other order with it; for a later one no `cancelBelow`, and no newer nonce
+    /// 128 ahead, may have passed the nonce.
     function openFutures(Series calldata series, uint64 price, FuturePair[] calldata pairs) external;
+
+    /// @notice Takes back what is left of an order of the caller's, or all of it, named by its EIP-712 struct hash; its
+    /// contracts stay. Other orders with its nonce stay usable where it has opened none.
+    /// @dev Emits {FutureOrderClosed}, also for a hash that is no order's. Possible at any time, while openings are
+    /// paused, too. Before the order's first contract, LeaseBook's `cancelOne` ends it as well.
+    function closeOrder(bytes32 orderHash) external;
 
     /// @notice Hands a side on: the joiner posts the margin, the leaver has its own back, and they pay each other what
     /// they agreed on.
@@ -156,6 +168,9 @@ interface IFutures is IFirmLeases {
 
     function contractOf(uint40 contractId) external view returns (FutureContract memory);
     function unitOf(address provider, uint32 index, uint24 seq) external view returns (FutureUnit memory);
+    /// @notice How many units of an order are in contracts, and whether its trader closed it. 0, too, for an order that
+    /// its first contract used up.
+    function progressOf(address trader, bytes32 orderHash) external view returns (uint16 filled, bool closed);
     /// @notice Until when a series' contracts are opened, assigned, funded and nominated for.
     function deadlineOf(uint32 windowStart, uint24 windowSeconds) external view returns (uint256);
     function rules() external view returns (FuturesRules memory);

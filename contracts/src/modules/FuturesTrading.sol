@@ -28,6 +28,15 @@ abstract contract FuturesTrading is FuturesBase {
         uint256 gpus;
     }
 
+    /// @dev Of an order that has opened a contract and was not used up by it, or that was closed.
+    struct Progress {
+        uint16 filled;
+        bool closed;
+    }
+
+    /// @dev By its trader, so that nobody else closes it.
+    mapping(address trader => mapping(bytes32 orderHash => Progress)) private _progress;
+
     // ---------------------------------------------------------------------------------------------- opening
 
     /// @inheritdoc IFutures
@@ -63,17 +72,17 @@ abstract contract FuturesTrading is FuturesBase {
         FutureOrder calldata buy = pair.buy;
         FutureOrder calldata sell = pair.sell;
         (uint64 longMargin, uint64 shortMargin) = _margins(terms.price, terms.gpus, pair.units, terms.windowSeconds);
-        (uint32 longId, uint32 shortId) = (0, 0);
-        (longId, code) = _able(buy.trader, buy.nonce, longMargin);
-        if (code != SkipCode.NONE) return code;
-        (shortId, code) = _able(sell.trader, sell.nonce, shortMargin);
-        if (code != SkipCode.NONE) return code;
         (bytes32 buyHash, bytes32 sellHash) = (ModuleHash.hash(buy), ModuleHash.hash(sell));
+        (uint32 longId, uint32 shortId) = (0, 0);
+        (longId, code) = _able(buy, buyHash, pair.units, longMargin);
+        if (code != SkipCode.NONE) return code;
+        (shortId, code) = _able(sell, sellHash, pair.units, shortMargin);
+        if (code != SkipCode.NONE) return code;
         if (!_isSigned(buy.trader, buyHash, pair.buySignature)) return SkipCode.BAD_BID_SIGNATURE;
         if (!_isSigned(sell.trader, sellHash, pair.sellSignature)) return SkipCode.BAD_ASK_SIGNATURE;
 
-        _enter(buy.trader, buy.nonce, longMargin);
-        _enter(sell.trader, sell.nonce, shortMargin);
+        _fill(buy, buyHash, pair.units, longMargin);
+        _fill(sell, sellHash, pair.units, shortMargin);
         uint40 contractId = ++_contractCount;
         Row storage row = _contracts[contractId];
         (row.longId, row.shortId, row.price) = (longId, shortId, uint64(terms.price));
@@ -95,7 +104,7 @@ abstract contract FuturesTrading is FuturesBase {
         return SkipCode.NONE;
     }
 
-    /// @dev What the two orders say, without a look at any state.
+    /// @dev What the pair and its two orders say, without a look at any state.
     function _agree(Terms memory terms, FuturePair calldata pair) private view returns (SkipCode) {
         FutureOrder calldata buy = pair.buy;
         FutureOrder calldata sell = pair.sell;
@@ -106,7 +115,7 @@ abstract contract FuturesTrading is FuturesBase {
             return SkipCode.PRICE_OUTSIDE_LIMITS;
         }
         uint256 units = pair.units;
-        if (units == 0 || units > UNITS_MAX || units > buy.units || units > sell.units) return SkipCode.WRONG_COUNT;
+        if (units == 0 || units > UNITS_MAX) return SkipCode.WRONG_COUNT;
         if (block.timestamp > buy.startBy || block.timestamp > sell.startBy) return SkipCode.EXPIRED;
         return SkipCode.NONE;
     }
@@ -116,18 +125,33 @@ abstract contract FuturesTrading is FuturesBase {
             && order.windowSeconds == terms.windowSeconds;
     }
 
-    /// @dev Whether LeaseBook would take the margin and the nonce, so that asking it for both cannot fail for one pair.
-    function _able(address trader, uint32 nonce, uint256 margin) private view returns (uint32 id, SkipCode) {
-        Account memory account = BOOK.accountOf(trader);
+    /// @dev Whether the order has so many units left, and LeaseBook would take the margin and the nonce: asking it for
+    /// both cannot fail for one pair. An order that began keeps its nonce, used, until the window leaves it behind.
+    function _able(FutureOrder calldata order, bytes32 orderHash, uint256 units, uint256 margin)
+        private
+        view
+        returns (uint32 id, SkipCode)
+    {
+        Progress memory progress = _progress[order.trader][orderHash];
+        if (progress.closed) return (0, SkipCode.ORDER_CLOSED);
+        if (progress.filled + units > order.units) return (0, SkipCode.WRONG_COUNT);
+        Account memory account = BOOK.accountOf(order.trader);
         if (account.cash < margin) return (0, SkipCode.CASH_TOO_LOW);
-        AccountWord word = AccountWord.wrap(0).withNonces(account.nonceBase, account.nonceBits);
-        (, bool usable) = NonceWindow.use(word, nonce);
+        bool usable = order.nonce >= account.nonceBase;
+        if (progress.filled == 0) {
+            AccountWord word = AccountWord.wrap(0).withNonces(account.nonceBase, account.nonceBits);
+            (, usable) = NonceWindow.use(word, order.nonce);
+        }
         return (account.id, usable ? SkipCode.NONE : SkipCode.NONCE_USED);
     }
 
-    function _enter(address trader, uint32 nonce, uint64 margin) private {
-        BOOK.useNonce(trader, nonce);
-        BOOK.takeCash(trader, margin);
+    /// @dev An order that its first contract uses up leaves no word behind: its nonce is used, so it never begins again.
+    function _fill(FutureOrder calldata order, bytes32 orderHash, uint16 units, uint64 margin) private {
+        Progress storage progress = _progress[order.trader][orderHash];
+        uint16 filled = progress.filled;
+        if (filled == 0) BOOK.useNonce(order.trader, order.nonce);
+        if (filled != 0 || units != order.units) progress.filled = filled + units;
+        BOOK.takeCash(order.trader, margin);
     }
 
     function _margins(uint256 price, uint256 gpus, uint256 units, uint256 window)
@@ -145,6 +169,18 @@ abstract contract FuturesTrading is FuturesBase {
         address signer = SigCheck.recover(digest, signature);
         if (signer != address(0) && signer == trader) return true;
         return trader == msg.sender && SigCheck.isAcceptedBy(trader, digest, signature);
+    }
+
+    /// @inheritdoc IFutures
+    function closeOrder(bytes32 orderHash) external {
+        _progress[msg.sender][orderHash].closed = true;
+        emit FutureOrderClosed({orderHash: orderHash, trader: msg.sender});
+    }
+
+    /// @inheritdoc IFutures
+    function progressOf(address trader, bytes32 orderHash) external view returns (uint16 filled, bool closed) {
+        Progress storage progress = _progress[trader][orderHash];
+        return (progress.filled, progress.closed);
     }
 
     // ---------------------------------------------------------------------------------------------- before the window
@@ -169,7 +205,8 @@ abstract contract FuturesTrading is FuturesBase {
         if (isBuy) row.longId = next;
         else row.shortId = next;
         // Interactions
-        _enter(joiner, assignment.nonce, margin);
+        BOOK.useNonce(joiner, assignment.nonce);
+        BOOK.takeCash(joiner, margin);
         BOOK.giveCash(leaver, margin);
         _pass(leaver, joiner, assignment.leaverPays);
         _pass(joiner, leaver, assignment.joinerPays);

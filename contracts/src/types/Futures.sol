@@ -13,7 +13,7 @@ struct Series {
     uint24 windowSeconds;
 }
 
-/// @notice A trader's signed limit. It fills once, up to its units; the rest lapses.
+/// @notice A trader's signed limit. It opens contracts until its units are used up, it expires or is closed.
 struct FutureOrder {
     address trader;
     bool isBuy;

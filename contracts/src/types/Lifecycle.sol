@@ -85,5 +85,7 @@ enum SkipCode {
     // openFutures
     WRONG_SERIES,
     // openBatch
-    PROVIDER_BARRED
+    PROVIDER_BARRED,
+    // openFutures
+    ORDER_CLOSED
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {FuturePair} from "../../src/types/Futures.sol";
+import {FutureOrder, FuturePair} from "../../src/types/Futures.sol";
 import {PledgedAsk} from "../../src/types/GroupBuys.sol";
 import {Voucher} from "../../src/types/Orders.sol";
 import {FuturesFixture} from "../unit/futures/FuturesFixture.sol";
@@ -22,7 +22,9 @@ contract FuturesGas is FuturesFixture {
     }
 
     function _life(bool wanted) private {
-        FuturePair memory pair = _pair();
+        (FutureOrder memory buy, FutureOrder memory sell) = (_order(buyer, true), _order(provider, false));
+        (buy.units, sell.units) = (1, 1);
+        FuturePair memory pair = _pairOf(buy, sell);
         pair.units = 1;
         _submitPair(pair);
         _record(wanted, "openFutures n=1");
@@ -58,6 +60,19 @@ contract FuturesGas is FuturesFixture {
         vm.prank(matcher);
         module.openFutures(_series(), PRICE, pairs);
         vm.snapshotValue("gas_per_future", "openFutures n=10", vm.lastCallGas().gasTotalUsed / 10);
+    }
+
+    function test_gas_futureOfOneLongAndTenShorts() external {
+        FutureOrder memory buy = _order(buyer, true);
+        buy.units = 10 * UNITS;
+        FuturePair[] memory pairs = new FuturePair[](10);
+        for (uint256 i; i < 10; ++i) {
+            pairs[i] = _pairOf(buy, _order(provider, false));
+        }
+        vm.prank(matcher);
+        module.openFutures(_series(), PRICE, pairs);
+        vm.snapshotValue("gas_per_future", "openFutures n=10, one long", vm.lastCallGas().gasTotalUsed / 10);
+        assertEq(module.contractCount(), 11);
     }
 }
 

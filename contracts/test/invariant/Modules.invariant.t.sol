@@ -10,7 +10,7 @@ contract ModulesInvariants is Test {
 
     function setUp() external {
         world = new GroupHandler();
-        bytes4[] memory actions = new bytes4[](13);
+        bytes4[] memory actions = new bytes4[](14);
         actions[0] = world.openFuture.selector;
         actions[1] = world.fund.selector;
         actions[2] = world.nominate.selector;
@@ -24,6 +24,7 @@ contract ModulesInvariants is Test {
         actions[10] = world.closeCampaign.selector;
         actions[11] = world.refundPledge.selector;
         actions[12] = world.clear.selector;
+        actions[13] = world.openRest.selector;
         targetContract(address(world));
         targetSelector(FuzzSelector({addr: address(world), selectors: actions}));
     }
@@ -34,6 +35,10 @@ contract ModulesInvariants is Test {
 
     function invariant_I11_marginsInAreOutOrHeld() external view {
         world.assertMarginsConserved();
+    }
+
+    function invariant_I9_ordersOfFuturesOpenNoMoreThanTheySay() external view {
+        world.assertNoOrderIsOverfilled();
     }
 
     function invariant_I12_pledgesAreLeasedRefundedOrHeld() external view {
@@ -51,7 +56,7 @@ contract ModulesHandlersReach is Test {
         GroupHandler world = new GroupHandler();
         for (uint256 i; i < 1200; ++i) {
             uint256 seed = uint256(keccak256(abi.encode(i)));
-            uint256 action = (seed >> 200) % 11;
+            uint256 action = (seed >> 200) % 12;
             if (action == 0) world.openFuture(seed);
             else if (action == 1) world.assign(seed);
             else if (action == 2) world.finish(seed);
@@ -60,10 +65,13 @@ contract ModulesHandlersReach is Test {
             else if (action == 7) world.closeCampaign(seed);
             else if (action == 8) world.refundPledge(seed);
             else if (action == 9) world.clear(seed);
+            else if (action == 10) world.openRest(seed);
             else world.wait_(seed);
         }
-        string[16] memory names = [
+        string[18] memory names = [
             "openFuture",
+            "openRest",
+            "closeOrder",
             "fund",
             "nominate",
             "assign",

@@ -129,9 +129,6 @@ class PretendAccount:
     def chain_time(self) -> int:
         return self.group_buys.now
 
-    def cancel_one(self, nonce: int) -> None:
-        raise AssertionError("a pledge is not cancelled")
-
 
 class PretendMarket:
     def __init__(self, shown: Campaign = CAMPAIGN) -> None:

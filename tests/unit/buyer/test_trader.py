@@ -11,12 +11,13 @@ from cloud_gpu.ordering import FutureRequest, read_series
 from cloud_gpu.protocol.errors import FundsTooSmall, Rejected, RejectReason, SettingsInvalid
 from cloud_gpu.protocol.futures import Assignment, FutureOrder, HeldContract
 from cloud_gpu.protocol.identity import LocalKey, NoDelegates
+from cloud_gpu.protocol.orders import SignedCancellation
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.utc import parse_utc
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.testing.world import DEPLOYMENT
 from cloud_gpu.trader import Trader
 from tests.unit.buyer.builders import MARKET
@@ -55,6 +56,9 @@ class Ledger:
     def count(self) -> int:
         return 2
 
+    def close_order(self, order: Digest) -> None:
+        self.calls.append(("close", order))
+
     def fund(self, number: int) -> None:
         self.calls.append(("fund", number))
 
@@ -79,19 +83,20 @@ class PretendAccount:
     def chain_time(self) -> int:
         return self.futures.now
 
-    def cancel_one(self, nonce: int) -> None:
-        self.futures.calls.append(("cancel", nonce))
-
 
 class PretendMarket:
     def __init__(self) -> None:
         self.view, self.placed = MARKET, list[Signed[FutureOrder]]()
+        self.cancelled: list[SignedCancellation] = []
 
     def describe(self) -> Any:
         return self.view
 
     def place(self, order: Signed[FutureOrder]) -> Any:
         self.placed.append(order)
+
+    def cancel(self, statement: SignedCancellation) -> None:
+        self.cancelled.append(statement)
 
 
 class Clock:
@@ -121,6 +126,15 @@ def test_words_are_signed_and_handed_in() -> None:
     assert (said.nonce, said.start_by) == (1, NOW + 3_600)
     checked = verify(order, ISSUED.futures_domain, account=KEY.address, keys=NoDelegates(), at=NOW)
     assert isinstance(checked, Verified)
+
+
+def test_an_order_is_closed_on_chain_before_the_market_is_asked_to_forget_it() -> None:
+    ledger, market = Ledger(), PretendMarket()
+    trader = trader_of(ledger, market=market)
+    key = trader.order(REQUEST).payload.id
+    trader.cancel(key)
+    assert ledger.calls == [("close", key)]
+    assert [each.body.bid for each in market.cancelled] == [key]
 
 
 def test_an_order_takes_no_nonce_of_another_and_ends_with_its_window() -> None:

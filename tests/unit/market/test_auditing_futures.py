@@ -11,6 +11,7 @@ from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Lane,
     Paired,
+    PlacedFuture,
     PublishedRound,
     RoundBody,
     SeriesCondition,
@@ -43,6 +44,43 @@ def test_an_honest_market_passes(rounds: list[PublishedRound]) -> None:
     assert found is None, str(found)
     assert [each.header.body.facts.lane for each in rounds] == [Lane.FUTURES] * 2
     assert (auditor.audited.matches, auditor.audited.orders) == (1, 4)
+
+
+@pytest.fixture
+def refilled() -> list[PublishedRound]:
+    """A long's order of three is filled by two units, then by one."""
+    desk = FuturesDesk()
+    desk.order(future("bob", buys=True, units=3), future("ada", buys=False, units=2))
+    (call,) = openings(desk.end_batch())
+    desk.mine(desk.opened(call.pairs[0], call.price))
+    desk.order(future("eve", buys=False))
+    (call,) = openings(desk.end_batch())
+    desk.mine(desk.opened(call.pairs[0], call.price))
+    return published(journal_of(desk, FUTURES_RULES))
+
+
+def test_what_is_left_of_an_order_is_audited_too(refilled: list[PublishedRound]) -> None:
+    found, auditor = audited(refilled)
+    assert found is None, str(found)
+    assert auditor.audited.matches == 2
+
+
+@pytest.mark.parametrize("filled", [-1, 3])
+def test_more_filled_than_rounds_have_matched_is_found(
+    refilled: list[PublishedRound], filled: int
+) -> None:
+    def cheat(place: int, body: RoundBody) -> RoundBody:
+        if not place:
+            return body
+        rows = (
+            replace(each, filled=filled) if isinstance(each, PlacedFuture) and each.filled else each
+            for each in body.orders
+        )
+        return replace(body, orders=tuple(rows))
+
+    found, _ = audited(resealed(refilled, cheat))
+    assert found is not None
+    assert (found.number, found.field.rsplit(".", 1)[-1]) == (2, "filled")
 
 
 def dearer(body: RoundBody) -> RoundBody:

@@ -83,6 +83,11 @@ class FuturesRules(Row, frozen=True):
     lead_short: int
 
 
+class ProgressOfAnswer(Row, frozen=True):
+    filled: int
+    closed: bool
+
+
 class Series(Row, frozen=True):
     product: int
     window_start: int
@@ -103,6 +108,10 @@ def assign(assignment: Assignment, signature: bytes) -> Call[None]:
         ),
         Call.nothing,
     )
+
+
+def close_order(order_hash: bytes) -> Call[None]:
+    return Call(_CONTRACT, "closeOrder", (order_hash,), Call.nothing)
 
 
 def contract_count() -> Call[int]:
@@ -189,6 +198,18 @@ def open_futures(series: Series, price: int, pairs: tuple[FuturePair, ...]) -> C
             pairs,
         ),
         Call.nothing,
+    )
+
+
+def progress_of(trader: Address, order_hash: bytes) -> Call[ProgressOfAnswer]:
+    return Call(
+        _CONTRACT,
+        "progressOf",
+        (
+            trader,
+            order_hash,
+        ),
+        ProgressOfAnswer,
     )
 
 

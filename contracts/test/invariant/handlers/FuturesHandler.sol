@@ -19,16 +19,40 @@ abstract contract FuturesHandler is ModulesWorld {
         pairs[0].sell = _order(short, false, start, price);
         pairs[0].units = uint16(1 + (seed >> 16) % 3);
         (pairs[0].buySignature, pairs[0].sellSignature) = (_signOrder(pairs[0].buy), _signOrder(pairs[0].sell));
-        uint256 before = book.moduleCash(address(market));
-        vm.prank(matcher);
-        market.openFutures(Series(product, start, HOUR), price, pairs);
-        uint256 taken = book.moduleCash(address(market)) - before;
-        if (taken == 0) return;
-        marginsIn += taken;
-        _contracts.push(market.contractCount());
+        if (!_submit(price, pairs)) return;
         ++calls["openFuture"];
         if (seed % 5 != 0) fund(_contracts.length - 1);
         if (seed % 7 != 0) nominate(_contracts.length - 1);
+    }
+
+    /// @dev What is left of the last orders, or more than that, or of orders that were closed meanwhile.
+    function openRest(uint256 seed) external {
+        FuturePair[] memory pairs = new FuturePair[](1);
+        pairs[0] = _lastPair;
+        uint32 start = pairs[0].buy.windowStart;
+        if (start == 0 || block.timestamp > market.deadlineOf(start, HOUR)) return;
+        pairs[0].units = uint16(1 + seed % 3);
+        if (seed % 11 == 0) {
+            address closer = seed % 2 == 0 ? pairs[0].buy.trader : pairs[0].sell.trader;
+            vm.prank(closer);
+            market.closeOrder(_hashOf(seed % 2 == 0 ? pairs[0].buy : pairs[0].sell));
+            ++calls["closeOrder"];
+        }
+        if (_submit(pairs[0].buy.limitPricePerHour, pairs)) ++calls["openRest"];
+    }
+
+    function _submit(uint64 price, FuturePair[] memory pairs) private returns (bool) {
+        uint256 before = book.moduleCash(address(market));
+        vm.prank(matcher);
+        market.openFutures(Series(product, pairs[0].buy.windowStart, HOUR), price, pairs);
+        uint256 taken = book.moduleCash(address(market)) - before;
+        if (taken == 0) return false;
+        marginsIn += taken;
+        _contracts.push(market.contractCount());
+        _lastPair = pairs[0];
+        _filled[_hashOf(pairs[0].buy)] += pairs[0].units;
+        _filled[_hashOf(pairs[0].sell)] += pairs[0].units;
+        return true;
     }
 
     function fund(uint256 seed) public {

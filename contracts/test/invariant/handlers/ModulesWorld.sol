@@ -5,7 +5,7 @@ import {IFutures} from "../../../src/interfaces/IFutures.sol";
 import {IGroupBuy} from "../../../src/interfaces/IGroupBuy.sol";
 import {ILeaseBook} from "../../../src/interfaces/ILeaseBook.sol";
 import {ModuleHash} from "../../../src/libraries/ModuleHash.sol";
-import {FutureContract, FutureOrder, FutureUnit, FuturesRules} from "../../../src/types/Futures.sol";
+import {FutureContract, FutureOrder, FuturePair, FutureUnit, FuturesRules} from "../../../src/types/Futures.sol";
 import {Campaign, LockedPledge, Pledge} from "../../../src/types/GroupBuys.sol";
 import {ModuleAddresses} from "../../../src/types/Rows.sol";
 import {Fixture} from "../../Fixture.sol";
@@ -33,6 +33,9 @@ abstract contract ModulesWorld is Fixture {
 
     uint40[] internal _contracts;
     mapping(uint40 id => uint32[] indexes) internal _nominated;
+    /// The last orders that opened a contract, and the units of each order in contracts.
+    FuturePair internal _lastPair;
+    mapping(bytes32 orderHash => uint256) internal _filled;
     UnitName[] internal _units;
     Named[] internal _campaigns;
 
@@ -100,9 +103,12 @@ abstract contract ModulesWorld is Fixture {
         return abi.encodePacked(r, s, v);
     }
 
+    function _hashOf(FutureOrder memory order) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ModuleHash.FUTURE_ORDER, order));
+    }
+
     function _signOrder(FutureOrder memory order) internal view returns (bytes memory) {
-        bytes32 hash = keccak256(abi.encode(ModuleHash.FUTURE_ORDER, order));
-        return _signFor(market.DOMAIN_SEPARATOR(), order.trader, hash);
+        return _signFor(market.DOMAIN_SEPARATOR(), order.trader, _hashOf(order));
     }
 
     function _signPledge(Pledge memory pledge) internal view returns (bytes memory) {
@@ -172,6 +178,18 @@ abstract contract ModulesWorld is Fixture {
 
     function assertMarginsConserved() external view {
         assertEq(marginsIn, marginsOut + _marginsHeld(), "I11");
+    }
+
+    function assertNoOrderIsOverfilled() external view {
+        _assertWithin(_lastPair.buy);
+        _assertWithin(_lastPair.sell);
+    }
+
+    function _assertWithin(FutureOrder memory order) private view {
+        bytes32 hash = _hashOf(order);
+        assertLe(_filled[hash], order.units, "units in contracts within the order's");
+        (uint256 told,) = market.progressOf(order.trader, hash);
+        if (told != 0) assertEq(told, _filled[hash], "what Futures knows of an order");
     }
 
     function assertPledgesConserved() external view {

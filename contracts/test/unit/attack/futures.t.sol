@@ -167,7 +167,7 @@ contract AttackOnFutures is FuturesFixture {
         module.assign(value, signature);
     }
 
-    /// @dev An order opens one contract; the same on another chain or contract opens none.
+    /// @dev An order opens no more than it says; the same on another chain or contract opens nothing.
     function test_attack_orderReplayed() external {
         FuturePair memory pair = _pair();
         _submitPair(pair);

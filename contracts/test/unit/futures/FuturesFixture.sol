@@ -81,8 +81,12 @@ abstract contract FuturesFixture is Fixture {
         return abi.encodePacked(r, s, v);
     }
 
+    function _hashOf(FutureOrder memory order) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ModuleHash.FUTURE_ORDER, order));
+    }
+
     function _signOrder(address signer, FutureOrder memory order) internal view returns (bytes memory) {
-        return _signModule(signer, keccak256(abi.encode(ModuleHash.FUTURE_ORDER, order)));
+        return _signModule(signer, _hashOf(order));
     }
 
     function _pairOf(FutureOrder memory buy, FutureOrder memory sell) internal view returns (FuturePair memory) {

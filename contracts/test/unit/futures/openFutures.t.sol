@@ -153,6 +153,20 @@ contract OpenFutures is FuturesFixture {
         _skipped(pair, SkipCode.NONCE_USED);
     }
 
+    function test_openFutures_whenTheNonceOfAnOrderThatBeganWasPassed_thenSkips() external {
+        FutureOrder memory sell = _order(provider, false);
+        sell.units = 3 * UNITS;
+        _submitPair(_pairOf(_order(buyer, true), sell));
+        vm.prank(provider);
+        book.cancelBelow(sell.nonce);
+        _submitPair(_pairOf(_order(buyer, true), sell));
+        assertEq(module.contractCount(), 2);
+        vm.prank(provider);
+        book.cancelBelow(sell.nonce + 1);
+        _expectPairSkipped(SkipCode.NONCE_USED);
+        _submitPair(_pairOf(_order(buyer, true), sell));
+    }
+
     function test_openFutures_whenAnotherSigned_thenSkips() external {
         FuturePair memory pair = _pair();
         pair.buySignature = _signOrder(sessionKey, pair.buy);
@@ -227,6 +241,66 @@ contract OpenFutures is FuturesFixture {
         module.openFutures(_series(), PRICE, pairs);
         assertEq(module.contractCount(), 2);
         assertEq(_cash(buyer), CASH - 2 * LONG_MARGIN);
+    }
+
+    /// @dev Five units, sold to three buys of two, two and three: the last finds one unit too few.
+    function test_openFutures_whenAnOrderHasUnitsLeft_thenItOpensMoreContracts() external {
+        FutureOrder memory sell = _order(provider, false);
+        sell.units = 5;
+        FuturePair[] memory pairs = new FuturePair[](4);
+        for (uint256 i; i < 4; ++i) {
+            FutureOrder memory buy = _order(buyer, true);
+            buy.units = i < 2 ? 2 : 3;
+            pairs[i] = _pairOf(buy, sell);
+        }
+        (pairs[2].units, pairs[3].units) = (3, 1);
+        uint256 before = _cash(provider);
+        vm.expectEmit(address(module));
+        emit IFutures.PairSkipped(2, SkipCode.WRONG_COUNT);
+        vm.prank(matcher);
+        module.openFutures(_series(), PRICE, pairs);
+        assertEq(module.contractCount(), 3);
+        assertEq(module.contractOf(3).units, 1);
+        assertEq(_cash(provider), before - 2 * SHORT_MARGIN - module.contractOf(3).shortMargin);
+        (uint16 filled, bool closed) = module.progressOf(provider, _hashOf(sell));
+        assertEq(filled, 5);
+        assertFalse(closed);
+        (filled,) = module.progressOf(buyer, _hashOf(pairs[3].buy));
+        assertEq(filled, 1);
+        _expectPairSkipped(SkipCode.WRONG_COUNT);
+        _submitPair(_pairOf(_order(buyer, true), sell));
+        _assertSolventWithModule();
+    }
+
+    function test_openFutures_whenTheRestExpired_thenSkips() external {
+        FutureOrder memory buy = _order(buyer, true);
+        buy.units = 2 * UNITS;
+        _submitPair(_pairOf(buy, _order(provider, false)));
+        vm.warp(buy.startBy + 1);
+        FutureOrder memory sell = _order(provider, false);
+        _expectPairSkipped(SkipCode.EXPIRED);
+        _submitPair(_pairOf(buy, sell));
+    }
+
+    function test_openFutures_whenAnOrderBegan_thenItsAlternativesAreVoid() external {
+        FutureOrder memory buy = _order(buyer, true);
+        buy.units = 2 * UNITS;
+        FutureOrder memory other = _order(buyer, true);
+        (other.nonce, other.units) = (buy.nonce, 3 * UNITS);
+        _submitPair(_pairOf(buy, _order(provider, false)));
+        _expectPairSkipped(SkipCode.NONCE_USED);
+        _submitPair(_pairOf(other, _order(provider, false)));
+        _submitPair(_pairOf(buy, _order(provider, false)));
+        assertEq(module.contractCount(), 2);
+    }
+
+    function test_openFutures_whenItsFirstContractUsesAnOrderUp_thenItLeavesNoWord() external {
+        FuturePair memory pair = _pair();
+        _submitPair(pair);
+        (uint16 filled,) = module.progressOf(buyer, _hashOf(pair.buy));
+        assertEq(filled, 0);
+        _expectPairSkipped(SkipCode.NONCE_USED);
+        _submitPair(pair);
     }
 
     // ---------------------------------------------------------------------------------------------- construction
