@@ -30,11 +30,12 @@ from cloud_gpu.protocol.errors import (
 )
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
-from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import WATCH_LIFE_S_MAX, Cut, Interest, News, Topic
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
 from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.quoting import Quote, look_up

@@ -32,9 +32,9 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
 )
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed, sign, state
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc

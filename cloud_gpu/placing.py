@@ -20,11 +20,11 @@ from cloud_gpu.protocol.effects import (
     Tell,
 )
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.lease import LeaseTerms
-from cloud_gpu.protocol.match import BidReport, BidState, SignedReceipt
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
-from cloud_gpu.protocol.signing import Domain, verify_statement
+from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
+from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.rhythm import Rhythm
@@ -125,14 +125,8 @@ class Placement:
         placed = self._bids.get(receipt.body.order)
         if placed is None or placed.standing is not _Standing.SENT:
             return
-        unsigned = verify_statement(
-            receipt,
-            self._domain,
-            account=placed.order.bid.payload.matcher,
-            keys=NoDelegates(),
-            role=None,
-            at=at,
-        )
+        market = placed.order.bid.payload.matcher
+        unsigned = check_receipt(receipt, self._domain, market=market, at=at)
         if unsigned is None:
             placed.standing = _Standing.HELD
             self._silence = ""

@@ -16,11 +16,11 @@ from cloud_gpu.protocol.errors import RejectReason, SettingsInvalid
 from cloud_gpu.protocol.future_reports import FutureReport, Position, SeriesReport
 from cloud_gpu.protocol.futures import FutureOrder, Series, margin
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import Cancellation, SignedCancellation
 from cloud_gpu.protocol.ports import Clock, MarketView
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed, sign, state
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc

@@ -25,11 +25,12 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
 )
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
-from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import Topic
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import Receipt, SignedReceipt
 from cloud_gpu.protocol.rounds import RoundHeader, SignedHeader
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
@@ -41,8 +42,8 @@ Taken: TypeAlias = (
 )
 """What comes out of the inbox."""
 
-SignReceipt = Callable[[Digest, Instant, int], SignedReceipt]
-"""Of an order's id, when it was received, and its position in the inbox."""
+SignReceipts = Callable[[Sequence[Receipt]], Sequence[SignedReceipt]]
+"""In order; one at least."""
 
 
 SignHeader = Callable[[RoundHeader], SignedHeader]
@@ -50,7 +51,7 @@ SignHeader = Callable[[RoundHeader], SignedHeader]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Where an order lies in the inbox. Its receipt follows from that, the same for ever."""
+    """Where an order lies in the inbox: the same place for ever."""
 
     position: int
     received_at: Instant

@@ -8,10 +8,10 @@ from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.adapters.portal import PORTAL
 from cloud_gpu.protocol.future_reports import FutureReport, Position, SeriesReport
 from cloud_gpu.protocol.futures import FutureOrder
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest
 

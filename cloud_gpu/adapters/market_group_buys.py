@@ -15,8 +15,8 @@ from cloud_gpu.protocol.group_reports import (
     GroupLease,
     PledgeReport,
 )
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.ports import MarketView
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest
 

@@ -18,11 +18,12 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.lease import LeaseReport
-from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import Interest
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.values import Address, Digest, Value
 
 T = TypeVar("T")

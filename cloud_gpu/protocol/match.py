@@ -1,19 +1,18 @@
 """A match pairs one ask with one bid at a price; a fill is the same fact seen from one order.
 
-Here too: what a market answers about a bid, from its receipt to the lease it became.
+Here too: what a market answers about a bid, up to the lease it became.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.signing import Statement, TypedData
+from cloud_gpu.protocol.signing import TypedData
 from cloud_gpu.protocol.units import Price
-from cloud_gpu.protocol.values import Address, Digest, Value
+from cloud_gpu.protocol.values import Digest, Value
 
 
 class Match(TypedData, frozen=True, kw_only=True):
@@ -24,21 +23,6 @@ class Match(TypedData, frozen=True, kw_only=True):
     bid_hash: Digest
     price: Price
     market_id: int
-
-
-class Receipt(Value, frozen=True, kw_only=True):
-    """The market has this order on disk. Signed as a statement by the matcher's key."""
-
-    KIND: ClassVar[str] = "cloud-gpu/receipt"
-    order: Digest
-    market: Address
-    received_at: int
-    """Unix milliseconds."""
-    inbox: int
-    """Position in the market's inbox."""
-
-
-SignedReceipt = Statement[Receipt]
 
 
 class BidState(StrEnum):

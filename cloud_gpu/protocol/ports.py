@@ -17,11 +17,12 @@ from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
-from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import RuntimeReport
 from cloud_gpu.protocol.news import Cut, Interest, News
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.units import BasisPoints, Instant, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 

@@ -10,12 +10,12 @@ from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, Re
 from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.identity import LocalKey, PeerId
 from cloud_gpu.protocol.lease import LeaseReport
-from cloud_gpu.protocol.match import BidReport, BidState, Receipt, SignedReceipt
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.news import Cut, Interest, News
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.signing import state
+from cloud_gpu.protocol.receipts import Receipt, SignedReceipt, sign_receipts
 from cloud_gpu.protocol.units import BasisPoints
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.testing.pretend_chain import PretendChain, TrioClock
@@ -101,13 +101,11 @@ class PretendMarket:
             self._match(order)
         receipt = Receipt(
             order=bid.id,
-            market=self._key.address,
-            received_at=self._clock.now(),
             inbox=list(self._bids).index(bid.id),
+            received_at=self._clock.now(),
         )
-        expiry = self._clock.now() // 1000 + 86_400
         domain = self._chain.chain.book.deployment.domain
-        return state(receipt, domain, self._key, nonce=receipt.inbox, expiry=expiry)
+        return sign_receipts([receipt], self._key, domain, life_s=86_400)[0]
 
     async def report(self, bid: Digest) -> BidReport:
         """See `MarketApi`."""

@@ -12,19 +12,20 @@ import anyio
 from anyio import to_thread
 from fastapi import Request
 
+from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.futures import FutureOrder
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import Receipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Digest
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.newsroom import Newsroom
-from market.api.taking import Taking
+from market.api.taking import Acknowledged, Taking
 from market.doors.futures_door import check_future
 from market.doors.intake import check_bid
 from market.health import Health
@@ -37,7 +38,7 @@ from market.ports import (
     KeptNews,
     NewsView,
     RoundsView,
-    SignReceipt,
+    SignReceipts,
 )
 from market.rules import MarketRules
 from market.standing import Standing, health_at
@@ -60,7 +61,7 @@ class Front:
     groups: GroupsView
     rounds: RoundsView
     clock: Clock
-    sign: SignReceipt
+    sign: SignReceipts
     arrived: Callable[[], None]
     """Something new lies in the inbox."""
     standing: Callable[[], Standing]
@@ -70,11 +71,12 @@ class Front:
     news: NewsView
     newsroom: Newsroom = field(init=False)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_THREADS))
+    _core: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
     _taking: Taking = field(init=False)
     _products: dict[int, Product] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_taking", Taking(self._keep))
+        object.__setattr__(self, "_taking", Taking(self._keep, self._acknowledge))
         object.__setattr__(self, "newsroom", Newsroom(self.news, self._read_news))
         self.metrics.watch(self.health)
 
@@ -82,7 +84,7 @@ class Front:
         """Now."""
         return health_at(self.standing(), self.clock.now())
 
-    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
+    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Acknowledged]:
         """Keep verified orders; returns once they are durable. Raises StorageFailed."""
         found = await self._taking.take(orders)
         self.arrived()
@@ -91,18 +93,37 @@ class Front:
     async def _keep(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
         return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
 
+    async def _acknowledge(
+        self, orders: Sequence[SignedBid], kept: Sequence[Kept]
+    ) -> Sequence[Acknowledged]:
+        keys = [order.bid.payload.id for order in orders]
+        return await self.computed(self.acknowledged, keys, kept)
+
     async def _read_news(self, after: int, count_max: int) -> Sequence[KeptNews]:
         return await self.in_thread(self.news.after, after, count_max)
 
-    def receipt(self, order: Digest, kept: Kept) -> SignedReceipt:
-        """The market's word that it has an order of this id: equal for equal places."""
-        return self.sign(order, kept.received_at, kept.position)
+    def acknowledged(self, orders: Sequence[Digest], kept: Sequence[Kept]) -> list[Acknowledged]:
+        """The market's word that it has orders of these ids, one signature under all."""
+        receipts = [
+            Receipt(order=order, inbox=each.position, received_at=each.received_at)
+            for order, each in zip(orders, kept, strict=True)
+        ]
+        return [
+            Acknowledged(receipt=to_json(receipt), status=201 if each.is_new else 200)
+            for receipt, each in zip(self.sign(receipts), kept, strict=True)
+        ]
 
     async def in_thread(
         self, work: Callable[ParamsT, ResultT], *args: ParamsT.args, **kwargs: ParamsT.kwargs
     ) -> ResultT:
         """Run blocking work beside the event loop."""
         return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._threads)
+
+    async def computed(
+        self, work: Callable[ParamsT, ResultT], *args: ParamsT.args, **kwargs: ParamsT.kwargs
+    ) -> ResultT:
+        """As `in_thread`, of work that keeps a core busy: one at a time, or all are slower."""
+        return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._core)
 
     async def know_product(self, wanted: int) -> None:
         """Have it at hand for `judge`; read once, since rows never change."""

@@ -25,7 +25,7 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
 )
 from cloud_gpu.protocol.lease import LeaseReport
-from cloud_gpu.protocol.match import BidReport, SignedReceipt
+from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import (
     BookChange,
     Cleared,
@@ -37,6 +37,7 @@ from cloud_gpu.protocol.news import (
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.rounds import PublishedRound, Sequenced, SignedHeader
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import BasisPoints

@@ -1,14 +1,16 @@
 """Orders that arrive while the disk is busy are kept together: one commit for all that wait.
 
-The first of those that wait writes for all of them, then passes the pen on. Nobody is answered
-before the commit that holds its orders.
+The first of those that wait writes for all of them, then passes the pen on, and signs one receipt
+for all. Nobody is answered before the commit that holds its orders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import anyio
+from fastapi.responses import Response
 
 from cloud_gpu.protocol.orders import SignedBid
 from market.ports import Kept
@@ -19,24 +21,44 @@ _GATHER_S = 0.001
 have the others wait for two."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """What is answered for an order."""
+
+    receipt: bytes
+    """A `SignedReceipt` as JSON."""
+    status: int
+
+    @property
+    def response(self) -> Response:
+        """To it alone."""
+        return Response(self.receipt, self.status, media_type="application/json")
+
+
 class _Waiting:
     def __init__(self, orders: Sequence[SignedBid]) -> None:
         self.orders = orders
         self.turn = anyio.Event()
-        self.found: Sequence[Kept] | Exception | None = None
+        self.found: Sequence[Acknowledged] | Exception | None = None
 
 
 class Taking:
     """One process' way into the inbox."""
 
-    def __init__(self, keep: Callable[[Sequence[SignedBid]], Awaitable[Sequence[Kept]]]) -> None:
+    def __init__(
+        self,
+        keep: Callable[[Sequence[SignedBid]], Awaitable[Sequence[Kept]]],
+        acknowledge: Callable[
+            [Sequence[SignedBid], Sequence[Kept]], Awaitable[Sequence[Acknowledged]]
+        ],
+    ) -> None:
         """`keep` writes orders in one commit; it is not called again before it returned."""
-        self._keep = keep
+        self._keep, self._acknowledge = keep, acknowledge
         self._queue: list[_Waiting] = []
         self._has_writer = False
 
-    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
-        """The place of each order, once they are durable. Raises StorageFailed."""
+    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Acknowledged]:
+        """The receipt of each order, once they are durable. Raises StorageFailed."""
         waiting = _Waiting(orders)
         self._queue.append(waiting)
         with anyio.CancelScope(shield=True):  # whoever left could not pass the pen on
@@ -53,9 +75,16 @@ class Taking:
         self._has_writer = True
         await anyio.sleep(_GATHER_S)
         batch = self._next_batch()
-        found: Sequence[Kept] | Exception
+        orders = [order for each in batch for order in each.orders]
+        found: Sequence[Acknowledged] | Exception
         try:
-            found = await self._keep([order for each in batch for order in each.orders])
+            try:
+                kept = await self._keep(orders)
+            finally:
+                self._has_writer = bool(self._queue)
+                if self._queue:
+                    self._queue[0].turn.set()
+            found = await self._acknowledge(orders, kept)
         except Exception as error:  # raised again in each that waits
             found = error
         taken = 0
@@ -66,9 +95,6 @@ class Taking:
                 each.found = found[taken : taken + len(each.orders)]
             taken += len(each.orders)
             each.turn.set()
-        self._has_writer = bool(self._queue)
-        if self._queue:
-            self._queue[0].turn.set()
 
     def _next_batch(self) -> list[_Waiting]:
         """Those at the head of the queue, one at least."""

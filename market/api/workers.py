@@ -1,12 +1,13 @@
 """API processes beside the matchmaker: each takes orders and answers from the database alone.
 
-uvicorn starts them on one socket, and another one where one ended. They share nothing but the
+uvicorn starts them on one address, and another one where one ended. They share nothing but the
 database, so any number may run, on several machines with PostgreSQL.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -64,9 +65,27 @@ class Following:
                 self._standing = found or self._standing
 
 
+class _SharedAddress(socket.socket):
+    """Sent to another process, it is bound there once more: the kernel spreads connections.
+
+    Of one socket for all, the worker that wakes first takes every connection of a burst.
+    """
+
+    @classmethod
+    def bound(cls, host: str, port: int) -> _SharedAddress:
+        found = cls(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.bind((host, port))
+        return found
+
+    def __reduce__(self) -> tuple[Callable[[str, int], _SharedAddress], tuple[str, int]]:
+        return _SharedAddress.bound, self.getsockname()[:2]
+
+
 class _Workers(Multiprocess):
     def __init__(self, config: Config, ready: Callable[[str], None]) -> None:
-        self._listening = config.bind_socket()
+        self._listening = _SharedAddress.bound(config.host, config.port)
         super().__init__(config, sockets=[self._listening])
         self._ready = ready
 

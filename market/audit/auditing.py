@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.rounds import (
     Arrival,
     Lane,
@@ -20,7 +20,7 @@ from cloud_gpu.protocol.rounds import (
     RoundFacts,
     SignedHeader,
 )
-from cloud_gpu.protocol.signing import Domain, document_of, recover
+from cloud_gpu.protocol.signing import document_of, recover
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, Value, keccak256
 from market.audit.auditing_bids import BlockAudit, OnDemandAudit
 from market.audit.auditing_lanes import EntryAudit, FuturesAudit
@@ -229,12 +229,6 @@ def signer_of(header: SignedHeader) -> Address | None:
     """Who signed a header."""
     document = document_of(header.body, header.nonce, header.expiry)
     return recover(document.digest(header.body.facts.domain), header.signature)
-
-
-def signer_of_receipt(receipt: SignedReceipt, domain: Domain) -> Address | None:
-    """Who signed a receipt."""
-    document = document_of(receipt.body, receipt.nonce, receipt.expiry)
-    return recover(document.digest(domain), receipt.signature)
 
 
 def _of_receipt(number: int, found: Arrival, receipt: SignedReceipt) -> Iterator[Difference]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.receipts import signer_of_receipt
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Arrival,
@@ -25,7 +26,7 @@ from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.ties import seed_after, subject_of, tie_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
-from market.audit.auditing import INBOX_PATIENCE_MS, signer_of_receipt
+from market.audit.auditing import INBOX_PATIENCE_MS
 from market.audit.proofs import CLAIMS, ENTERED, Claim, Proof, ProofFails, Shown, stands_between
 from market.audit.rebuilding import resting_ask, resting_bid
 from market.books.book import RestingAsk, RestingBid

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import Rejection
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.merkle import Path, Tree, leads_to
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.rounds import (
     Arrival,
     Condition,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from cloud_gpu.protocol.codec import from_json
-from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.rounds import Lane, PublishedRound, SignedHeader
 from cloud_gpu.protocol.ties import EntryBatch
 from cloud_gpu.protocol.units import Instant

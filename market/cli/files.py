@@ -10,7 +10,7 @@ import typer
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import SettingsInvalid
-from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.rounds import SignedHeader
 from cloud_gpu.protocol.values import Address
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import AuditFailed, SettingsInvalid
-from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.receipts import SignedReceipt, signer_of_receipt
 from cloud_gpu.protocol.rounds import PublishedRound, SignedHeader
-from market.audit.auditing import Audited, Auditor, signer_of_receipt
+from market.audit.auditing import Audited, Auditor
 from market.cli.files import address_in
 
 

@@ -14,9 +14,10 @@ from cloud_gpu.protocol.future_reports import (
     SeriesReport,
 )
 from cloud_gpu.protocol.futures import FutureOrder
-from cloud_gpu.protocol.match import BidState, SignedReceipt
+from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import Cancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed, state
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, TokenAmount
 from cloud_gpu.protocol.values import Digest

@@ -19,7 +19,7 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
     PledgeState,
 )
-from cloud_gpu.protocol.match import SignedReceipt
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.values import Digest
 from market.audit.replaying import replay_lines
 from market.rules import MarketRules, RulesSet

@@ -9,11 +9,11 @@ import pytest
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import ListAsk, ReportBid, ReportLease
 from cloud_gpu.protocol.errors import Rejection, RejectReason, StorageFailed
-from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
-from cloud_gpu.protocol.match import BidReport, BidState, SignedReceipt
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid, Terms
-from cloud_gpu.protocol.signing import state, verify_statement
+from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
+from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import BODY_BYTES_MAX
@@ -45,10 +45,7 @@ async def test_a_bid_gets_a_signed_receipt_and_the_same_one_again(api: Api) -> N
     assert first.status_code == 201
     assert (receipt.body.order, receipt.body.inbox) == (bid.bid.payload.id, 1)
     assert receipt.body.received_at == NOW
-    refused = verify_statement(
-        receipt, DOMAIN, account=MARKET_KEY.address, keys=NoDelegates(), role=None, at=NOW_S
-    )
-    assert refused is None
+    assert check_receipt(receipt, DOMAIN, market=MARKET_KEY.address, at=NOW_S) is None
     again = await api.place(bid)
     assert (again.status_code, again.content) == (200, first.content)
     assert len(api.arrivals) == 2

@@ -20,16 +20,14 @@ from market.api.errors import PROBLEM_TYPE
 from market.audit.auditing import Audited
 from market.cli.app import app
 from market.cli.outside import Outside
-from market.receipts import header_signer, receipt_signer
+from market.receipts import header_signer
 from market.store.database import Database
 from market.store.journal import SqlJournal
 from market.store.views import SqlBook
 from tests.support.market_api import Api
-from tests.support.published import effects_of, journal_of, published, resealed
+from tests.support.published import effects_of, journal_of, published, receipt_of, resealed
 from tests.unit.market.builders import (
-    DOMAIN,
     MARKET_KEY,
-    NOW,
     Desk,
     advert,
     joined,
@@ -132,13 +130,12 @@ def test_receipts_and_headers_that_were_kept_are_held_against_the_rounds(
 ) -> None:
     source, receipt, header = (tmp_path / name for name in ("rounds", "receipt", "header"))
     source.write_bytes(lines_of(rounds))
-    sign = receipt_signer(MARKET_KEY, DOMAIN)
-    receipt.write_bytes(to_json([sign(id_of(HIGH), NOW, 1)]))
+    receipt.write_bytes(to_json([receipt_of(id_of(HIGH), 1)]))
     header.write_bytes(to_json(rounds[-1].header))
     kept = ("--receipt", receipt, "--header", header)
     assert run("replay", "--verify", source, *kept) == 0
     assert "1 found" in capfd.readouterr().out
-    receipt.write_bytes(to_json(sign(id_of(order("dan", nonce=9)), NOW, 1)))
+    receipt.write_bytes(to_json(receipt_of(id_of(order("dan", nonce=9)), 1)))
     assert run("replay", "--verify", source, *kept) == 1
     assert "arrivals 1.order" in capfd.readouterr().err
     assert run("prove", source, "--receipt", receipt) == 0

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import trio
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.values import Digest
 from market.store.database import Database
 from market.store.views import SqlBook
@@ -111,6 +114,25 @@ async def test_nothing_acknowledged_is_lost_when_workers_and_the_matchmaker_are_
         while len(side.workers.pids()) < 2:  # noqa: ASYNC110  another program's doing
             await trio.sleep(0.1)
     assert first[0] not in side.workers.pids()
+
+
+def serving(port: int) -> set[int | None]:
+    """The processes that hold a connection to a port of this machine."""
+    return {
+        each.pid
+        for each in psutil.net_connections("tcp4")
+        if each.status == psutil.CONN_ESTABLISHED and each.laddr[1:] == (port,)
+    }
+
+
+def test_connections_that_come_together_are_spread_over_the_workers(side: Side) -> None:
+    host, _, port = side.workers.url.removeprefix("http://").partition(":")
+    with ExitStack() as stack:  # all with one worker: once in 2^31
+        for _ in range(32):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+        deadline = time.monotonic() + 20
+        while not set(side.workers.pids()) <= serving(int(port)):
+            assert time.monotonic() < deadline, "a worker has no connection"
 
 
 def test_workers_answer_what_the_matchmaker_knows(side: Side, trading: Trading) -> None:

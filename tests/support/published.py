@@ -10,18 +10,19 @@ from msgspec.structs import replace
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import MarketEffect, PublishRound
 from cloud_gpu.protocol.identity import Signer
+from cloud_gpu.protocol.receipts import Receipt, SignedReceipt
 from cloud_gpu.protocol.rounds import Lane, PublishedRound, RoundBody, RoundHeader
 from cloud_gpu.protocol.units import Instant
-from cloud_gpu.protocol.values import ZERO_DIGEST
+from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.audit.auditing import Auditor
 from market.audit.differences import Difference
 from market.audit.proving import Prover
 from market.lanes.round_lists import RoundLists
 from market.matchmaker import Matchmaker
-from market.receipts import header_signer
+from market.receipts import header_signer, receipt_signer
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
 from market.store.journal import FIRST_HEAD, next_head
-from tests.unit.market.builders import MARKET_KEY, NOW, RULES, Desk
+from tests.unit.market.builders import DOMAIN, MARKET_KEY, NOW, RULES, Desk
 
 Entry = tuple[MatchmakerEvent, Instant]
 
@@ -51,6 +52,14 @@ def published(journal: Sequence[Entry], signer: Signer = MARKET_KEY) -> list[Pub
                 before = header.id
                 found.append(PublishedRound(header=sign(header), body=effect.body))
     return found
+
+
+def receipt_of(
+    order: Digest, inbox: int, at: Instant = NOW, signer: Signer = MARKET_KEY
+) -> SignedReceipt:
+    """As a market answers for an order that came alone."""
+    receipt = Receipt(order=order, inbox=inbox, received_at=at)
+    return receipt_signer(signer, DOMAIN)([receipt])[0]
 
 
 def resealed(

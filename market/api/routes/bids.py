@@ -10,8 +10,9 @@ from fastapi.responses import Response
 
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.match import BidReport, BidState, SignedReceipt
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
 from market.api.errors import Refused, malformed
@@ -29,7 +30,7 @@ router = APIRouter(prefix="/v1/bids", tags=["bids"])
     openapi_extra=takes(SignedBid),
 )
 async def place(request: Request) -> Response:
-    """Take a bid: on disk first, then the receipt. The same bid again: 200, the same receipt.
+    """Take a bid: on disk first, then the receipt. The same bid again: 200, the same place.
 
     The bid's id is its idempotency key; a header `Idempotency-Key` may only repeat it.
     """
@@ -43,13 +44,12 @@ async def place(request: Request) -> Response:
     refused = front.judge(order)
     if refused is None:
         front.limiting.spend_account(order.bid.payload.buyer)
-        kept = (await front.take([order]))[0]
+        answer = (await front.take([order]))[0]
     elif (before := await front.in_thread(front.kept_before, order, refused)) is not None:
-        kept = before
+        answer = front.acknowledged([bid], [before])[0]
     else:
         raise Refused(refused)
-    status = 201 if kept.is_new else 200
-    return Response(to_json(front.receipt(bid, kept)), status, media_type="application/json")
+    return answer.response
 
 
 @router.get("/{bid}", responses=answers(BidReport))

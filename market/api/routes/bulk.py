@@ -13,7 +13,7 @@ from market.api.bodies import parsed, read_list
 from market.api.errors import Refused, problem_of
 from market.api.front import Front, front_of
 from market.api.schemas import Placed, answers, json_list, takes
-from market.ports import Kept
+from market.api.taking import Acknowledged
 from market.rate_limits import BULK_ORDERS_MAX
 
 PATH = "/v1/bids:bulk"
@@ -33,19 +33,19 @@ async def place_many(request: Request) -> Response:
     refused = front.limiting.refused_address(request.scope, max(0, len(bodies) - 1))
     if refused is not None:
         raise refused
-    examined = await front.in_thread(_examine_all, front, bodies)
+    examined = await front.computed(_examine_all, front, bodies)
     sound = [each for each in examined if isinstance(each, SignedBid)]
-    kept = await front.take(sound) if sound else ()
-    body = await front.in_thread(_written, front, examined, kept)
+    taken = await front.take(sound) if sound else ()
+    body = await front.computed(_written, examined, taken)
     return Response(body, media_type="application/json")
 
 
-def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SignedBid | Placed]:
+def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SignedBid | bytes]:
     return [_examine(front, place, body) for place, body in enumerate(bodies)]
 
 
-def _examine(front: Front, place: int, body: bytes) -> SignedBid | Placed:
-    """A bid to keep, or the answer that it has already."""
+def _examine(front: Front, place: int, body: bytes) -> SignedBid | bytes:
+    """A bid to keep, or the answer that it has already: a `Placed` as JSON."""
     try:
         order = parsed(body, SignedBid, f"body[{place}]")
     except Refused as unread:
@@ -56,23 +56,20 @@ def _examine(front: Front, place: int, body: bytes) -> SignedBid | Placed:
         refused = front.limiting.refused_account(order.bid.payload.buyer)
         return order if refused is None else _told(refused)
     before = front.kept_before(order, rejection)
-    return _told(Refused(rejection)) if before is None else _placed(front, order, before)
+    if before is None:
+        return _told(Refused(rejection))
+    return _placed(front.acknowledged([order.bid.payload.id], [before])[0])
 
 
-def _written(front: Front, examined: Sequence[SignedBid | Placed], kept: Sequence[Kept]) -> bytes:
-    places = iter(kept)
-    placed = (
-        _placed(front, each, next(places)) if isinstance(each, SignedBid) else each
-        for each in examined
-    )
-    return json_list([to_json(each) for each in placed])
+def _written(examined: Sequence[SignedBid | bytes], taken: Sequence[Acknowledged]) -> bytes:
+    rest = map(_placed, taken)
+    return json_list([each if isinstance(each, bytes) else next(rest) for each in examined])
 
 
-def _placed(front: Front, order: SignedBid, kept: Kept) -> Placed:
-    return Placed(
-        status=201 if kept.is_new else 200, receipt=front.receipt(order.bid.payload.id, kept)
-    )
+def _placed(answer: Acknowledged) -> bytes:
+    return b'{"receipt":%b,"status":%d}' % (answer.receipt, answer.status)
 
 
-def _told(refused: Refused) -> Placed:
-    return Placed(status=refused.status, problem=problem_of(refused.rejection, refused.status))
+def _told(refused: Refused) -> bytes:
+    told = Placed(status=refused.status, problem=problem_of(refused.rejection, refused.status))
+    return to_json(told)

@@ -13,9 +13,10 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, Position, SeriesReport
 from cloud_gpu.protocol.futures import WINDOWS_S, FutureOrder, Series
-from cloud_gpu.protocol.match import BidState, SignedReceipt
+from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body, read_id
@@ -46,7 +47,7 @@ router = APIRouter(prefix="/v1", tags=["futures"])
     openapi_extra=takes(Signed[FutureOrder]),
 )
 async def place(request: Request) -> Response:
-    """Take an order: on disk first, then the receipt. The same again: 200, the same receipt."""
+    """Take an order: on disk first, then the receipt. The same again: 200, the same place."""
     front = front_of(request)
     order = await read_body(request, Signed[FutureOrder])
     key = order.payload.id
@@ -63,8 +64,7 @@ async def place(request: Request) -> Response:
         if before is None:
             raise Refused(refused)
         kept = before
-    receipt = front.receipt(key, kept)
-    return Response(to_json(receipt), 201 if kept.is_new else 200, media_type="application/json")
+    return front.acknowledged([key], [kept])[0].response
 
 
 @router.get("/futures/orders/{order}", responses=answers(FutureReport))

@@ -21,8 +21,8 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
     PledgeState,
 )
-from cloud_gpu.protocol.match import SignedReceipt
 from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address, Digest
@@ -56,7 +56,7 @@ router = APIRouter(prefix="/v1", tags=["group buys"])
 )
 async def open_campaign(request: Request) -> Response:
     """Keep a campaign: its organiser's statement on disk, then the receipt, whose `order` is the
-    campaign's id. The same again: 200, the same receipt.
+    campaign's id. The same again: 200, the same place.
     """
     front = front_of(request)
     offer = await read_body(request, SignedCampaign)
@@ -74,7 +74,7 @@ async def open_campaign(request: Request) -> Response:
         front.arrived()
     else:
         kept = await _kept_before(front, front.inbox.campaign_kept, key, refused)
-    return _receipt(front, key, kept)
+    return front.acknowledged([key], [kept])[0].response
 
 
 @router.get("/group-buys", responses=answers(CampaignReport, many=True))
@@ -126,7 +126,7 @@ async def leases(request: Request, campaign: str, buyer: str | None = None) -> R
 )
 async def pledge(request: Request, campaign: str) -> Response:
     """Take a pledge: on disk first, then the receipt; the market has it locked on chain. It
-    cannot be withdrawn. The same again: 200, the same receipt.
+    cannot be withdrawn. The same again: 200, the same place.
     """
     front = front_of(request)
     key = read_id("campaign", campaign, Digest.parse)
@@ -139,7 +139,7 @@ async def pledge(request: Request, campaign: str) -> Response:
         front.arrived()
     else:
         kept = await _kept_before(front, front.inbox.pledge_kept, order, refused)
-    return _receipt(front, order, kept)
+    return front.acknowledged([order], [kept])[0].response
 
 
 async def _refused_pledge(front: Front, key: Digest, signed: Signed[Pledge]) -> Rejection | None:
@@ -244,11 +244,6 @@ async def _kept_before(
         if kept is not None:
             return kept
     raise Refused(refused)
-
-
-def _receipt(front: Front, key: Digest, kept: Kept) -> Response:
-    receipt = front.sign(key, kept.received_at, kept.position)
-    return Response(to_json(receipt), 201 if kept.is_new else 200, media_type="application/json")
 
 
 def _spot_price(front: Front, product: int) -> Price | None:

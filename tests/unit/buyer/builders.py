@@ -22,10 +22,11 @@ from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile
 from cloud_gpu.protocol.identity import LocalKey, NodeBinding, PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobResult, JobSpec
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms
-from cloud_gpu.protocol.match import BidReport, BidState, Receipt
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Advert, Ask, SignedAdvert
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import Receipt, sign_receipts
 from cloud_gpu.protocol.signing import sign, state
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
@@ -176,8 +177,8 @@ class Bench:
         return self.give(MessageReceived(peer=peer, message=message))
 
     def receipt(self, signer: LocalKey = MATCHER) -> BidAcknowledged:
-        body = Receipt(order=self.bid, market=MATCHER.address, received_at=self.now, inbox=1)
-        return BidAcknowledged(receipt=state(body, DOMAIN, signer, nonce=1, expiry=T0 + 10_000))
+        body = Receipt(order=self.bid, inbox=1, received_at=self.now)
+        return BidAcknowledged(receipt=sign_receipts([body], signer, DOMAIN, life_s=10_000)[0])
 
     def report(self, bid_state: BidState, **words: Any) -> BidReported:
         return BidReported(report=BidReport(bid=self.bid, state=bid_state, **words))

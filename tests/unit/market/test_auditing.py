@@ -21,11 +21,8 @@ from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.audit.auditing import INBOX_PATIENCE_MS
 from market.lanes.round_lists import RoundLists
-from market.receipts import receipt_signer
-from tests.support.published import audited, journal_of, published, resealed
+from tests.support.published import audited, journal_of, published, receipt_of, resealed
 from tests.unit.market.builders import (
-    DOMAIN,
-    MARKET_KEY,
     NOW,
     Desk,
     advert,
@@ -203,8 +200,7 @@ def test_a_header_that_is_held_shows_a_history_written_anew(rounds: list[Publish
 
 
 def test_receipts_are_looked_up(rounds: list[PublishedRound]) -> None:
-    sign = receipt_signer(MARKET_KEY, DOMAIN)
-    mine, other = sign(id_of(HIGH), NOW, 1), sign(id_of(LATER), NOW, 2)
+    mine, other = receipt_of(id_of(HIGH), 1), receipt_of(id_of(LATER), 2)
     found, auditor = audited(rounds, receipts=[mine])
     assert found is None
     assert auditor.audited.receipts == 1
@@ -217,13 +213,13 @@ def test_a_receipt_that_is_not_read_for_long_is_found(desk: Desk) -> None:
     desk.hear(CHEAP)
     desk.submit(HIGH)
     desk.end_round()
-    sign = receipt_signer(MARKET_KEY, DOMAIN)
     rounds = published(journal_of(desk))
-    fresh = sign(id_of(LOW), rounds[-1].header.body.facts.at, 2)
+    at = rounds[-1].header.body.facts.at
+    fresh = receipt_of(id_of(LOW), 2, at)
     found, auditor = audited(rounds, receipts=[fresh])
     assert found is None
     assert auditor.audited.waiting == 1
-    stale = sign(id_of(LOW), rounds[-1].header.body.facts.at - INBOX_PATIENCE_MS - 1, 2)
+    stale = receipt_of(id_of(LOW), 2, at - INBOX_PATIENCE_MS - 1)
     found, _ = audited(rounds, receipts=[stale])
     assert found is not None
     assert found.field == "receipt"

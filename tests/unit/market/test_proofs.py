@@ -16,14 +16,12 @@ from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.audit.auditing import INBOX_PATIENCE_MS
 from market.audit.proof_claims import check_proof
 from market.audit.proofs import Claim, Exhibit, Proof, ProofFails
-from market.receipts import receipt_signer
-from tests.support.published import journal_of, prover_of, published, resealed
-from tests.unit.market.builders import DOMAIN, MARKET_KEY, NOW, Desk, advert, key, order
+from tests.support.published import journal_of, prover_of, published, receipt_of, resealed
+from tests.unit.market.builders import MARKET_KEY, Desk, advert, key, order
 
 MARKET = MARKET_KEY.address
 CHEAP, DEAR, OTHER = advert("ada"), advert("eve", at="1.40"), advert("eve", 1, at="1.45")
 HIGH, LOW, POOR = order("bob", limit="1.80"), order("dan", limit="1.50"), order("dan", nonce=9)
-SIGN = receipt_signer(MARKET_KEY, DOMAIN)
 
 
 def id_of(signed: SignedBid | SignedAdvert) -> Digest:
@@ -181,33 +179,38 @@ def test_an_honest_market_cannot_be_accused(rounds: list[PublishedRound]) -> Non
     for about in (HIGH, LOW, POOR, CHEAP, DEAR, OTHER):
         with pytest.raises(ProofFails, match="shows no fault"):
             prover.prove(id_of(about))
-    for receipt in (SIGN(id_of(HIGH), NOW, 1), SIGN(id_of(LOW), NOW, 2), SIGN(id_of(POOR), NOW, 3)):
+    for inbox, about in enumerate((HIGH, LOW, POOR), 1):
         with pytest.raises(ProofFails, match="shows no fault"):
-            prover.prove_unread(receipt)
+            prover.prove_unread(receipt_of(id_of(about), inbox))
     with pytest.raises(ProofFails, match="this very header"):
         prover.prove_fork(rounds[0].header)
 
 
 def test_another_order_in_a_receipts_place_is_proved(rounds: list[PublishedRound]) -> None:
-    receipt = SIGN(id_of(POOR), NOW, 2)
+    receipt = receipt_of(id_of(POOR), 2)
     proof = prover_of(rounds).prove_unread(receipt)
     assert f"where order {id_of(LOW)} came out" in check_proof(proof, MARKET)
-    stranger = receipt_signer(key("mallory"), DOMAIN)(id_of(POOR), NOW, 2)
-    with pytest.raises(ProofFails):
-        prover_of(rounds).prove_unread(stranger)
-    with pytest.raises(ProofFails, match="receipt is not signed by"):
-        check_proof(replace(proof, receipt=stranger), MARKET)
+    honest = receipt_of(id_of(LOW), 2)
+    forged = (
+        receipt_of(id_of(POOR), 2, signer=key("mallory")),
+        replace(honest, body=replace(honest.body, order=id_of(POOR))),
+    )
+    for receipt in forged:
+        with pytest.raises(ProofFails):
+            prover_of(rounds).prove_unread(receipt)
+        with pytest.raises(ProofFails, match="receipt is not signed by"):
+            check_proof(replace(proof, receipt=receipt), MARKET)
 
 
 def test_a_position_that_the_round_left_out_is_proved(rounds: list[PublishedRound]) -> None:
     shorter = resealed(rounds, lambda _, body: replace(body, arrivals=body.arrivals[:1]))
-    proof = prover_of(shorter).prove_unread(SIGN(id_of(LOW), NOW, 2))
+    proof = prover_of(shorter).prove_unread(receipt_of(id_of(LOW), 2))
     assert "does not list all positions" in check_proof(proof, MARKET)
 
 
 def test_an_order_that_is_not_read_for_long_is_proved(rounds: list[PublishedRound]) -> None:
     at = rounds[0].header.body.facts.at
-    proof = prover_of(rounds).prove_unread(SIGN(id_of(POOR), at - INBOX_PATIENCE_MS - 1, 3))
+    proof = prover_of(rounds).prove_unread(receipt_of(id_of(POOR), 3, at - INBOX_PATIENCE_MS - 1))
     assert "600 s later the market had read up to 2" in check_proof(proof, MARKET)
 
 

@@ -13,9 +13,8 @@ from market.audit.proof_claims import check_proof
 from market.audit.proofs import Claim, Proof, ProofFails
 from market.audit.showing import place_exhibit
 from market.lanes.round_lists import ROOTS, RoundLists
-from market.receipts import receipt_signer
-from tests.support.published import audited, prover_of, resealed
-from tests.unit.market.builders import DOMAIN, MARKET_KEY, NOW
+from tests.support.published import audited, prover_of, receipt_of, resealed
+from tests.unit.market.builders import MARKET_KEY
 from tests.unit.market.test_auditing_blocks import (
     ALL,
     ASKS,
@@ -112,7 +111,7 @@ def test_a_gang_without_all_its_machines_and_a_price_below_an_ask_are_proved_or_
 def test_an_order_that_is_missing_from_an_auction_is_proved_by_its_receipt(
     rounds: list[PublishedRound],
 ) -> None:
-    receipt = receipt_signer(MARKET_KEY, DOMAIN)(id_of(POOR), NOW, 1)
+    receipt = receipt_of(id_of(POOR), 1)
     proof = prover_of(rounds[:1]).prove_unread(receipt)
     assert f"where order {id_of(GANG)} came out" in check_proof(proof, MARKET)
 
