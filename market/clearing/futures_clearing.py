@@ -1,12 +1,9 @@
 """Lane C: one price for all that trade in a series' batch, and who opens a contract with whom.
 
-The price: most units, then least imbalance, then nearest to the reference, then the lower. Who has
-units at it: the better limit first, then the older batch, and within a batch pro rata by largest
-remainder, the tie key deciding between equal ones. So it gains nobody to split an order or to be
-early within a batch.
-
-Longs and shorts are then paired, the largest share with the largest, what is left of the larger
-going on to the next: one contract fewer than there are orders, at most.
+The price: most units, then least imbalance, then nearest to the reference, then the lower. Units go
+to the better limit, then the older batch, and within it pro rata by largest remainder (equal ones:
+by tie key), so it gains nobody to split an order or to be early. Then the largest share meets the
+largest, what is left of it goes on to the next: one contract fewer than orders, at most.
 """
 
 from __future__ import annotations

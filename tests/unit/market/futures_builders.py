@@ -14,6 +14,7 @@ from cloud_gpu.protocol.effects import (
     ReportSeries,
     Transact,
 )
+from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import FutureSubmitted
 from cloud_gpu.protocol.future_events import FutureOpened
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
@@ -104,6 +105,14 @@ class FuturesDesk(Desk):
         """What the API would answer now."""
         found = [e.report for e in self.effects if isinstance(e, ReportFuture)]
         return next(each for each in reversed(found) if each.order == signed.payload.id)
+
+    def refusal(self, signed: Signed[FutureOrder]) -> RejectReason:
+        """Why the market refuses an order."""
+        self.order(signed)
+        report = self.future(signed)
+        assert report.state is BidState.REJECTED
+        assert report.rejection is not None
+        return report.rejection.reason
 
     def contract(self, number: int) -> ContractReport:
         """What the API would answer now."""
