@@ -48,7 +48,9 @@ from cloud_gpu.rhythm import ChainTime, Rhythm
 from cloud_gpu.spending import Purse, Tab, price_of
 
 _MarketEvent: TypeAlias = BidAcknowledged | BidRefused | BidReported | MarketSilent
-_LeaseFact: TypeAlias = chain.LeaseStarted | chain.LeaseStopped | chain.LeaseClosed
+_LeaseFact: TypeAlias = (
+    chain.LeaseStarted | chain.NoticeGiven | chain.LeaseStopped | chain.LeaseClosed
+)
 
 
 class Phase(StrEnum):
@@ -65,6 +67,7 @@ class _Fact(StrEnum):
 
     OPENED = "opened"
     STARTED = "started"
+    NOTICED = "noticed"
     STOPPED = "stopped"
     ENDED = "ended"
 
@@ -225,15 +228,19 @@ class Buyer:
                 self._time.saw(event.at, now)
                 return []
             case chain.ChainReorganised():
-                self._take_back(event.block)
-                return []
+                return self._take_back(event.block)
             case chain.LeaseOpened():
                 return self._opened(event, now)
             case chain.BidsCancelled():
                 return self._cancelled(event)
             case chain.EntrySkipped() | chain.TransactionFailed():
                 return self._holding.failed(event.call, now) if self._holding else []
-            case chain.LeaseStarted() | chain.LeaseStopped() | chain.LeaseClosed():
+            case (
+                chain.LeaseStarted()
+                | chain.NoticeGiven()
+                | chain.LeaseStopped()
+                | chain.LeaseClosed()
+            ):
                 return self._on_lease(event, now)
             case _:
                 return []  # of others
@@ -261,6 +268,9 @@ class Buyer:
             case chain.LeaseStarted():
                 self._said_after[_Fact.STARTED] = self._block
                 return holding.started()
+            case chain.NoticeGiven():
+                self._said_after[_Fact.NOTICED] = self._block
+                return holding.noticed(event.releasable_at)
             case chain.LeaseStopped():
                 self._said_after[_Fact.STOPPED] = self._block
                 return holding.stopped(event, now)
@@ -285,7 +295,7 @@ class Buyer:
         self._said_after[_Fact.ENDED] = self._block
         self._is_over = True
 
-    def _take_back(self, block: int) -> None:
+    def _take_back(self, block: int) -> list[BuyerEffect]:
         """A longer chain replaced every block after this one."""
         self._opened_after = [after for after in self._opened_after if after < block]
         undone = {fact for fact, after in self._said_after.items() if after >= block}
@@ -299,6 +309,9 @@ class Buyer:
             self._holding.stopped_not()
         if self._holding is not None and _Fact.STARTED in undone:
             self._holding.started_not()
+        if self._holding is not None and _Fact.NOTICED in undone:
+            return self._holding.noticed(0)
+        return []
 
     # What follows.
 

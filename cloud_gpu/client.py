@@ -341,6 +341,7 @@ class Client:
             gpus=opening.funded.gpus,
             claim_s=self._rhythm.claim_s,
             echo=echo,
+            progress=opening.progress,
             verified=verified,
         )
         opening.hand_over(lease.take)

@@ -29,6 +29,8 @@ from cloud_gpu.spending import Purse, Tab
 
 
 class _Step(Enum):
+    AWAITING = auto()
+    """The node said that it releases the lease."""
     ASKING = auto()
     """The node is asked for its Final."""
     CLOSING = auto()
@@ -60,6 +62,11 @@ class Ending:
         self._stopped_at: int | None = None
 
     @property
+    def awaits_release(self) -> bool:
+        """Whether the node is given time to end the lease by itself."""
+        return self._step is _Step.AWAITING
+
+    @property
     def deadline(self) -> Instant:
         """When `on_time` has something to do."""
         return min(self._again_at, self._patient_until)
@@ -68,6 +75,10 @@ class Ending:
         """Begin by asking the node."""
         self._turn_to(_Step.ASKING, now, self._rhythm.close_patience)
         return self.on_time(now)
+
+    def await_release(self, now: Instant) -> None:
+        """Give the node time to end it by itself; then ask."""
+        self._turn_to(_Step.AWAITING, now, self._rhythm.chain_patience)
 
     def stop(self, now: Instant) -> list[BuyerEffect]:
         """Begin, or go on, without the node."""
@@ -106,6 +117,8 @@ class Ending:
 
     def on_time(self, now: Instant) -> list[BuyerEffect]:
         """Say again what has not been answered, or go on without an answer."""
+        if now >= self._patient_until and self._step is _Step.AWAITING:
+            self._turn_to(_Step.ASKING, now, self._rhythm.close_patience)
         if now >= self._patient_until and self._step in (_Step.ASKING, _Step.CLOSING):
             self._turn_to(_Step.STOPPING, now, self._rhythm.chain_patience)
         if now < self._again_at:
@@ -132,7 +145,8 @@ class Ending:
 
     def _turn_to(self, step: _Step, now: Instant, patience: int) -> None:
         self._step = step
-        self._again_at = now if step is not _Step.CLOSING else now + patience
+        waits = step in (_Step.AWAITING, _Step.CLOSING)
+        self._again_at = now + patience if waits else now
         self._patient_until = now + patience
 
 

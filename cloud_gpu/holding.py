@@ -19,6 +19,7 @@ from cloud_gpu.protocol.effects import (
     JobRefused,
     LeaseFailing,
     LeaseFrozen,
+    LeaseNoticed,
     LeaseOver,
     LeaseUsable,
     Tell,
@@ -78,7 +79,7 @@ class Holding:
         self._payments: Payments | None = None
         self._runs: Runs | None = None
         self._ending: Ending | None = None
-        self._told_late = False
+        self._told_late = self._is_noticed = False
         self._reopen_at: Instant = 0
 
     @property
@@ -118,8 +119,7 @@ class Holding:
             case HoldPhase.RUNNING:
                 return self._advance_running(now)
             case HoldPhase.ENDING:
-                assert self._ending is not None
-                return self._ending.on_time(now)
+                return self._advance_ending(now)
             case _:
                 assert_never(self.phase)
 
@@ -169,13 +169,21 @@ class Holding:
             case said.FinalOffered():
                 return self._ending.offered(message, now) if self._ending else []
             case said.LeaseEndedHere():
-                if self.phase is HoldPhase.RUNNING:
-                    return self._fail(message.reason, message.detail, now, gently=True)
-                return []
+                return self._ended_there(message, now)
             case said.Declined() if message.rejection.reason in _STRANGERS:
                 return self._reopen(now)
             case _:
                 return self._on_job_message(message, now)
+
+    def _ended_there(self, message: said.LeaseEndedHere, now: Instant) -> list[BuyerEffect]:
+        if self.phase is not HoldPhase.RUNNING:
+            return []
+        if message.reason is not LeaseEndReason.NOTICE or not self._is_noticed:
+            return self._fail(message.reason, message.detail, now, gently=True)
+        # It is released now: closing would only race that. What its jobs made so far still comes.
+        self._begin_ending().await_release(now)
+        failing = LeaseFailing(lease=self.terms.key, reason=message.reason, detail=message.detail)
+        return [Tell(notice=failing)]
 
     def _on_job_message(self, message: said.Message, now: Instant) -> list[BuyerEffect]:
         if self._runs is None:
@@ -222,6 +230,13 @@ class Holding:
             )
         assert start.report is not None
         return [Tell(notice=LeaseUsable(lease=self.terms.key, report=start.report))]
+
+    def noticed(self, releasable_at: int) -> list[BuyerEffect]:
+        """Its provider may end it from then on, Unix seconds; 0: no more."""
+        if not self.terms.is_interruptible:
+            return []  # leaving has its price, as ever
+        self._is_noticed = releasable_at > 0
+        return [Tell(notice=LeaseNoticed(lease=self.terms.key, releasable_at=releasable_at))]
 
     def stopped(self, event: chain.LeaseStopped, now: Instant) -> list[BuyerEffect]:
         """Pay is frozen."""
@@ -301,18 +316,28 @@ class Holding:
         return [Tell(notice=failing), *self._end(now, detail, gently=gently)]
 
     def _end(self, now: Instant, detail: str, *, gently: bool) -> list[BuyerEffect]:
-        payments, runs = self._payments, self._runs
-        assert payments is not None
-        assert runs is not None
+        assert self._runs is not None
+        ending = self._begin_ending()
+        begun = ending.ask(now) if gently else ending.stop(now)
+        return self._runs.abandon(detail) + begun
+
+    def _begin_ending(self) -> Ending:
+        assert self._payments is not None
         node, keys = self._start.counterpart
         self.phase = HoldPhase.ENDING
         self._ending = Ending(
-            payments.tab,
+            self._payments.tab,
             node=node,
             keys=keys,
             purse=self._purse,
             rhythm=self._rhythm,
             time=self._time,
         )
-        begun = self._ending.ask(now) if gently else self._ending.stop(now)
-        return runs.abandon(detail) + begun
+        return self._ending
+
+    def _advance_ending(self, now: Instant) -> list[BuyerEffect]:
+        assert self._ending is not None
+        effects = self._ending.on_time(now)
+        if self._runs is None or self._ending.awaits_release:
+            return effects
+        return self._runs.abandon("the lease is over, and its node sent no result") + effects

@@ -32,6 +32,13 @@ class OfLease(Protocol):
     async def read(self, file: FileRef) -> bytes:
         """A small file of the node."""
 
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether its provider's notice has run out and ended it."""
+
+    def interruption(self, detail: str) -> Exception:
+        """Its end, as an error of a job that it cut short."""
+
     def refusal(self, refused: told.JobRefused) -> Exception:
         """Why a job has no result."""
 
@@ -89,6 +96,8 @@ class Job:
             whole = await self._whole(self._result)
             self._show_rest(whole)
             self._final = self._lease.result_of(self._result, whole)
+        if check and self._final.outcome is JobOutcome.KILLED and self._lease.is_taken_back:
+            raise self._lease.interruption(f"{self._final}; `get` fetches what it wrote until then")
         if check and (self._final.code or self._final.outcome is not JobOutcome.EXITED):
             raise RunError(self._final.code or 1, self._final.tail)
         return self._final

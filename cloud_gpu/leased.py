@@ -6,7 +6,7 @@ Everything awaits a port: the same code runs behind a thread, on trio, and in vi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
@@ -39,6 +39,7 @@ from cloud_gpu.protocol.units import (
     cost_up,
     parse_duration,
 )
+from cloud_gpu.protocol.utc import format_utc
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.spending import Tab
 from cloud_gpu.workspace import Workspace, remote_path
@@ -91,11 +92,14 @@ class Lease:
         gpus: int,
         claim_s: int,
         echo: Echo,
+        progress: Callable[[str], None],
         verified: bool = False,
     ) -> None:
-        """`verified`: what is paid is held until its audit ends."""
+        """`verified`: what is paid is held until its audit ends. `progress` tells its user."""
         self._line, self._node, self._echo, self._claim_s = line, node, echo, claim_s
-        self._is_verified = verified
+        self._is_verified, self._progress = verified, progress
+        self.releasable_at = 0
+        """From when its provider may end it, Unix seconds: notice was given; 0: it was not."""
         self.funded, self.gpus = funded, gpus
         self.report: RuntimeReport = usable.report
         self._usable_at: Instant = line.now()
@@ -113,6 +117,20 @@ class Lease:
         """Whether it is over, or on its way there: no job will run in it any more."""
         return any((self._over, self._frozen, self._failing))
 
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether its provider's notice has run out and ended it."""
+        found = self._over or self._failing
+        return found is not None and found.reason is LeaseEndReason.NOTICE
+
+    @property
+    def outlook(self) -> str:
+        """What its provider said of its end, in words."""
+        if not self.releasable_at:
+            return "its provider took its notice back"
+        at = format_utc(self.releasable_at)
+        return f"its provider gave notice and may end it from {at} on; save what you need"
+
     # For its jobs.
 
     def take(self, notice: told.AnyNotice) -> None:
@@ -124,6 +142,9 @@ class Lease:
             case told.JobDone(result=result):
                 if result.body.job in self._jobs:
                     self._jobs[result.body.job].take(notice)
+            case told.LeaseNoticed():
+                self.releasable_at = notice.releasable_at
+                self._progress(f"lease {notice.lease.short}: {self.outlook}")
             case told.LeaseFailing():
                 self._failing = notice
             case told.LeaseFrozen():
@@ -149,9 +170,13 @@ class Lease:
         """Why a job has no result."""
         if refused.rejection is not None:
             return Rejected(refused.rejection)
+        return self.interruption(refused.detail)
+
+    def interruption(self, detail: str) -> LeaseInterrupted:
+        """Its end, as an error of a job that it cut short."""
         reason = self._failing.reason if self._failing else LeaseEndReason.STOPPED
         reason = self._over.reason if self._over else reason
-        return LeaseInterrupted(reason.text, f"the lease was interrupted: {refused.detail}")
+        return LeaseInterrupted(reason.text, f"the lease was interrupted: {detail}")
 
     def result_of(self, result: JobResult, whole: Mapping[str, bytes]) -> RunResult:
         """A node's result in a user's terms; its files join the session's."""

@@ -32,7 +32,7 @@ class Opening:
     """Collects what a party tells until its lease is usable or cannot become so."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
+        self.progress = progress
         self._next: Callable[[told.AnyNotice], None] | None = None
         self.funded: told.LeaseFunded | None = None
         self.usable: told.LeaseUsable | None = None
@@ -79,18 +79,18 @@ class Opening:
             return
         match notice:
             case told.BidPlaced():
-                self._progress(f"bid {str(notice.bid)[:10]} placed")
+                self.progress(f"bid {str(notice.bid)[:10]} placed")
             case told.LeaseFunded():
                 self.funded = notice
                 cap, price = format_tokens(notice.cap), format_tokens(notice.price)
-                self._progress(
+                self.progress(
                     f"lease {notice.lease.short} funded: {price} tokens per GPU-hour, {cap} at most"
                 )
             case told.LeaseUsable():
                 self.usable = notice
                 profile = notice.report.profile
                 kind = "simulated GPUs" if profile.simulated else "GPUs"
-                self._progress(
+                self.progress(
                     f"lease {notice.lease.short} runs: {len(profile.gpus)}x {profile.gpu_class}"
                     f" ({kind}, runtime {notice.report.runtime})"
                 )
@@ -98,7 +98,7 @@ class Opening:
                 self._not_opened = notice
             case told.LeaseFailing():
                 self._failing = notice
-                self._progress(f"lease {notice.lease.short} is failing: {notice.detail}")
+                self.progress(f"lease {notice.lease.short} is failing: {notice.detail}")
             case told.LeaseOver():
                 self._over = notice
             case _:

@@ -6,19 +6,20 @@ Adverts are repeated at a fixed interval, since late joiners hear nothing older.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cloud_gpu.protocol.effects import Publish
 from cloud_gpu.protocol.events import MachineProbed
 from cloud_gpu.protocol.hardware import HardwareProfile
 from cloud_gpu.protocol.identity import NodeBinding, Signer
-from cloud_gpu.protocol.lease import LeaseState, MachineKey, MachineStatus
+from cloud_gpu.protocol.lease import LeaseKey, LeaseState, MachineKey, MachineStatus
 from cloud_gpu.protocol.orders import Advert, SignedAdvert
 from cloud_gpu.protocol.signing import Domain, Statement, sign, state
-from cloud_gpu.protocol.units import Instant, instant, unix_seconds
+from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
 from node.ledger import Ledger
+from node.notices import NO_THRESHOLD, room_below, used_machines
 from node.pricing import Policy, ask_for, ending_before, is_stale
 from node.review import Review
 from node.standing import MachineStanding
@@ -44,12 +45,16 @@ class Announcements:
         clearance_s: int,
         domain: Domain,
         key: Signer,
+        threshold: BasisPoints = NO_THRESHOLD,
     ) -> None:
-        """`clearance_s`: see `ending_before`, of what a machine was promised ahead for."""
+        """`clearance_s`: see `ending_before`, of what a machine was promised ahead for.
+
+        `threshold`: the utilisation from which on machines are kept for firm leases.
+        """
         self.provider: Address = binding.body.provider
         self._binding, self._addresses = binding, tuple(addresses)
         self._policies, self._interval_s = dict(policies), interval_s
-        self._clearance_s = clearance_s
+        self._clearance_s, self._threshold = clearance_s, threshold
         self._domain, self._key = domain, key
         self._healthy: dict[int, HardwareProfile] = {}
         self._adverts: dict[_Offer, SignedAdvert] = {}
@@ -92,8 +97,32 @@ class Announcements:
         """No machine is offered from now on."""
         self.is_draining = True
 
-    def review(self, ledger: Ledger, review: Review) -> None:
+    def room(self, ledger: Ledger, leaving: Collection[LeaseKey], now: Instant) -> int | None:
+        """How many more machines may be used below the threshold; None: there is none.
+
+        `leaving`: leases that are about to be given notice.
+        """
+        if not self._threshold or self.is_draining:
+            return None
+        free = MachineStatus.FREE
+        own = [
+            index
+            for index in self._policies
+            if (machine := ledger.machines.get(index)) is not None and machine.status is free
+        ]
+        staying = used_machines(ledger.leases, leaving)
+        used = [
+            index
+            for index in own
+            if index in staying
+            or index not in self._healthy
+            or self._policy(index, ledger, now) is None
+        ]
+        return room_below(self._threshold, len(own), len(used))
+
+    def review(self, ledger: Ledger, leaving: Collection[LeaseKey], review: Review) -> None:
         """Announce what is free, and withdraw what is not."""
+        room = self.room(ledger, leaving, review.now)
         busy = {
             key.index
             for key, lease in ledger.leases.items()
@@ -109,6 +138,9 @@ class Announcements:
                 and index in self._healthy
             )
             policy = self._policy(index, ledger, review.now)
+            if policy is not None and policy.is_interruptible and is_free and room is not None:
+                room -= 1
+                policy = policy if room >= 0 else policy.firm
             is_held_back = not is_bound or self.is_draining
             if machine is None or policy is None or not is_free or is_held_back:
                 self._withdraw(index)
@@ -138,7 +170,8 @@ class Announcements:
         if ask is not None and ask.seq == seq and not is_stale(ask, now, policy):
             # The same life ahead would allow less by what has passed since it was signed.
             since_s = unix_seconds(now) + policy.life_s - ask.start_by
-            if ask.max_duration <= policy.max_duration + since_s:
+            is_same = (ask.flags, ask.min_price_per_hour) == (policy.flags, policy.price)
+            if is_same and ask.max_duration <= policy.max_duration + since_s:
                 return
         machine = MachineKey(provider=self.provider, index=index)
         ask = ask_for(machine, seq, product, policy, matcher, now)

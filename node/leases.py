@@ -15,8 +15,10 @@ from cloud_gpu.protocol.calls import (
     CloseBatch,
     Closing,
     ExpireLease,
+    GiveNotice,
     PostReady,
     RefundUnstarted,
+    ReleaseLease,
     SettleBatch,
 )
 from cloud_gpu.protocol.effects import (
@@ -91,6 +93,8 @@ class LeaseWork:
         self.voucher: Signed[Voucher] | None = None
         self.ended: LeaseEndReason | None = None
         """Why work ended here; the lease itself may still be open on chain."""
+        self.is_notice_wanted = False
+        """The provider wants its machine back."""
         self.is_prepared = False
         """The container is there; after a restart not before the runtime says so."""
         self.is_paused = False
@@ -264,11 +268,29 @@ class LeaseWork:
             return
         review.look_at(instant(ends_at))
         self._retries.forget("begin")
+        if chain.releasable_at:
+            review.look_at(instant(chain.releasable_at))
+            if review.now >= instant(chain.releasable_at):
+                self._release(chain.releasable_at, review)
+                return
+        elif self.is_notice_wanted:
+            self._transact("notice", GiveNotice(lease=self.key), 15, review)
         self._prepare(review)
         self._work(review)
         if self.ended is LeaseEndReason.NO_VOUCHERS and chain.paid < self.amount:
             assert self.voucher is not None, f"{self.key} owes {self.amount} on no voucher"
             self._transact("settle", SettleBatch(vouchers=(self.voucher,)), 30, review)
+
+    def _release(self, at: int, review: Review) -> None:
+        """Have the machine back, now that notice makes it free; the best voucher is redeemed."""
+        why = "the notice that its provider gave has run out"
+        review.do(*self.end(LeaseEndReason.NOTICE, review.now, why))
+        self._remove_when_idle(review)
+        if review.now >= instant(at + CLOCK_SKEW_S):
+            reason = LeaseEndReason.RELEASED  # the chain makes it NOTICE
+            release = ReleaseLease(lease=self.key, voucher=self.voucher, reason=reason)
+            self._transact("release", release, 15, review)
+        review.look_at(instant(at + CLOCK_SKEW_S))
 
     def _prepare(self, review: Review) -> None:
         if self.is_prepared or self.ended is not None:

@@ -36,6 +36,8 @@ from cloud_gpu.protocol.chain_events import (
     MachinePaused,
     MachineRetired,
     MachineRetiring,
+    NoticeGiven,
+    ProductRegistered,
     SegmentAccused,
     SegmentConvicted,
     SilenceConvicted,
@@ -81,6 +83,8 @@ class LeaseOnChain(Value, frozen=True, kw_only=True):
     is_ready_posted: bool = False
     started_at: int = 0
     paid: TokenAmount = ZERO_TOKENS
+    releasable_at: int = 0
+    """From when notice lets it be released for nothing; 0: none was given that could."""
     stopped_at: int = 0
     closed_at: int = 0
     reason: LeaseEndReason | None = None
@@ -133,6 +137,8 @@ class _Picture:
     keys: dict[Address, Delegation] = field(default_factory=dict)
     batches: dict[tuple[LeaseKey, int], BatchOnChain] = field(default_factory=dict)
     futures: dict[int, FutureOnChain] = field(default_factory=dict)
+    notices: dict[int, int] = field(default_factory=dict)
+    """Seconds by product; the table is append-only."""
 
     def copy(self) -> _Picture:
         return _Picture(
@@ -142,6 +148,7 @@ class _Picture:
             dict(self.keys),
             dict(self.batches),
             dict(self.futures),
+            dict(self.notices),
         )
 
 
@@ -192,6 +199,11 @@ class Ledger:
         )
         return min(starts, default=None)
 
+    def notice_s(self, index: int) -> int:
+        """Seconds of notice that a lease of this machine has a right to."""
+        machine = self._now.machines.get(index)
+        return self._now.notices.get(machine.product, 0) if machine is not None else 0
+
     def next_seq(self, index: int) -> int:
         """What this machine's next ask must carry."""
         return self._now.next_seqs.get(index, 1)
@@ -225,7 +237,17 @@ class Ledger:
             case LeaseOpened(terms=terms) if terms.key.provider == self._provider:
                 self._now.leases[terms.key] = LeaseOnChain(terms=terms, state=LeaseState.FUNDED)
                 self._raise_seq(terms.key.index, terms.key.seq + 1)
-            case LeaseReady() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
+            case ProductRegistered():
+                self._now.notices[event.product] = event.notice
+                self._changed = True
+            case (
+                LeaseReady()
+                | LeaseStarted()
+                | LeaseSettled()
+                | NoticeGiven()
+                | LeaseStopped()
+                | LeaseClosed()
+            ):
                 if (lease := self._now.leases.get(event.lease)) is not None:
                     self._now.leases[event.lease] = _after(lease, event)
                     self._changed = True
@@ -338,13 +360,16 @@ def _stepped(batch: BatchOnChain, event: BatchStep) -> BatchOnChain:
 
 def _after(
     lease: LeaseOnChain,
-    event: LeaseReady | LeaseStarted | LeaseSettled | LeaseStopped | LeaseClosed,
+    event: LeaseReady | LeaseStarted | LeaseSettled | NoticeGiven | LeaseStopped | LeaseClosed,
 ) -> LeaseOnChain:
     """A lease after one fact about it; a step that its table does not know changes nothing."""
     change: dict[str, object] = {}
     match event:
         case LeaseReady():
             step, change = None, {"is_ready_posted": True}
+        case NoticeGiven():
+            can_leave = lease.terms.is_interruptible
+            step, change = None, {"releasable_at": event.releasable_at if can_leave else 0}
         case LeaseStarted():
             step, change = LeaseStep.BEGIN, {"started_at": event.started_at}
         case LeaseSettled():

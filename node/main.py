@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -19,12 +20,12 @@ from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
 from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.effects import ProviderEffect
-from cloud_gpu.protocol.events import DrainAsked, NodeStarted, ProviderEvent
+from cloud_gpu.protocol.events import DrainAsked, NodeStarted, NoticeWanted, ProviderEvent
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.topics import ASKS_TOPIC
 from node.adapters.binding import read_binding
 from node.adapters.checkup import examine
-from node.adapters.control import ask_daemon, serve_control
+from node.adapters.control import Answers, ask_daemon, serve_control
 from node.adapters.faults import with_fault
 from node.adapters.files import read_settings
 from node.adapters.journal import SqliteJournal
@@ -38,6 +39,7 @@ from node.adapters.runtimes import choose_runtime
 from node.announcing import Announcements
 from node.cli.app import app
 from node.cli.outside import Outside
+from node.notices import NoticeOutlook
 from node.provider import Provider
 from node.settings import NodeSettings
 
@@ -48,7 +50,7 @@ def main() -> None:
         load=partial(read_settings, environment=os.environ),
         serve=serve_settings,
         probe=survey,
-        ask=lambda settings, word: ask_daemon(settings.data_folder, word),
+        ask=lambda settings, words: ask_daemon(settings.data_folder, words),
         examine=examine,
     )
     sys.exit(run_command_line(app, "cloud-gpu-node", outside, sys.argv[1:]))
@@ -90,6 +92,7 @@ async def serve(settings: NodeSettings) -> None:
             clearance_s=deployment.windows.start + deployment.windows.claim,
             domain=deployment.domain,
             key=key,
+            threshold=settings.preemption_threshold,
         )
         provider = Provider(deployment=deployment, key=key, peer=peer, announcements=announcements)
         await _run(settings, provider, chain, overlay, nursery)
@@ -135,17 +138,29 @@ async def _run(
     runner.post(NodeStarted(at=await chain.chain_time()))
     await room.adopt()
     nursery.start_soon(performer.follow_chain, runner.post)
-    answers = {
-        "status": lambda: to_builtins(provider.standing),
-        "drain": lambda: runner.post(DrainAsked()),
-    }
-    nursery.start_soon(serve_control, folder, answers)
+    nursery.start_soon(serve_control, folder, _answers(provider, runner.post))
     say_ready(overlay, chosen.name, (*chosen.stand_ins, *settings.stand_ins))
     try:
         await runner.run()
     finally:
         await room.stop(end_jobs=settings.end_jobs_on_stop)
         journal.close()
+
+
+def _answers(provider: Provider, post: Callable[[ProviderEvent], None]) -> Answers:
+    """What the operator's commands say to the daemon."""
+
+    def notice(target: str) -> object:
+        found = provider.notice_for(target)
+        if isinstance(found, NoticeOutlook):
+            post(NoticeWanted(lease=found.lease))
+        return to_builtins(found)
+
+    return {
+        "status": lambda _: to_builtins(provider.standing),
+        "drain": lambda _: post(DrainAsked()),
+        "notice": notice,
+    }
 
 
 if __name__ == "__main__":

@@ -25,13 +25,27 @@ class Policy(Value, frozen=True, kw_only=True):
     life_s: int
     """How long a signed ask can be opened."""
     flags: int = 0
+    firm_price: Price | None = None
+    """Of an interruptible machine, when it is let for good; None: it never is."""
     group_buy: Address = ZERO_ADDRESS
     """The contract of group buys, where they may have the machine too; zero: they may not."""
 
     @property
+    def is_interruptible(self) -> bool:
+        """Whether its leases may be ended after notice."""
+        return bool(self.flags & AskFlags.INTERRUPTIBLE)
+
+    @property
+    def firm(self) -> Policy | None:
+        """The same without notice, at its own price; None: there is none."""
+        if not self.is_interruptible or self.firm_price is None:
+            return None
+        return replace(self, flags=self.flags & ~AskFlags.INTERRUPTIBLE, price=self.firm_price)
+
+    @property
     def matchers(self) -> tuple[Address, ...]:
         """Who may open its asks. Nobody pledges for a machine that can be taken away."""
-        serves_groups = not self.group_buy.is_zero and not self.flags & AskFlags.INTERRUPTIBLE
+        serves_groups = not self.group_buy.is_zero and not self.is_interruptible
         return (self.matcher, self.group_buy) if serves_groups else (self.matcher,)
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from cloud_gpu.protocol.chain_events import (
     LeaseSettled,
     LeaseStarted,
     LeaseStopped,
+    NoticeGiven,
 )
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.effects import (
@@ -40,6 +41,7 @@ from cloud_gpu.protocol.events import (
     MachineProbed,
     MessageReceived,
     NodeStarted,
+    NoticeWanted,
     OutputRead,
     ProviderEvent,
     SendFailed,
@@ -60,13 +62,14 @@ from cloud_gpu.protocol.messages import (
     lease_of,
 )
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.units import Instant
+from cloud_gpu.protocol.units import Instant, unix_seconds
 from node.announcing import Announcements
 from node.commitments import Commitments
 from node.leases import LeaseWork
 from node.ledger import Ledger
+from node.notices import NoticeOutlook, due, outlook
 from node.review import Review
-from node.sessions import BuyerMessage, Session, unknown_lease
+from node.sessions import BuyerMessage, Session, is_news, lease_behind, unknown_lease
 from node.standing import NodeStanding, standing_of
 
 PROBE_EVERY_MS: Final = 60_000
@@ -142,6 +145,10 @@ class Provider:
                 return self._print(event)
             case JobExited():
                 return self._job_exited(event, now)
+            case NoticeWanted(lease=lease):
+                if (wanted := self._works.get(lease)) is not None:
+                    wanted.is_notice_wanted = True
+                return []
             case DrainAsked():
                 self._announcements.drain()
                 return []
@@ -262,6 +269,8 @@ class Provider:
     # Decisions.
 
     def _review(self, review: Review) -> None:
+        if not self._ledger.is_catching_up:
+            self._review_notices(review)
         claim_s = self._deployment.windows.claim
         for key, work in list(self._works.items()):
             # While history is read again the ledger shows old states: act on what was known.
@@ -282,7 +291,17 @@ class Provider:
             review.do(RemoveContainer(lease=key))
         self._orphans.clear()
         self._review_probes(review)
-        self._announcements.review(self._ledger, review)
+        self._announcements.review(self._ledger, self._leaving(), review)
+
+    def _review_notices(self, review: Review) -> None:
+        leaving = self._leaving()
+        room = self._announcements.room(self._ledger, leaving, review.now)
+        for key in due(self._ledger, leaving, room, review):
+            if key in self._works:
+                self._works[key].is_notice_wanted = True
+
+    def _leaving(self) -> frozenset[LeaseKey]:
+        return frozenset(key for key, work in self._works.items() if work.is_notice_wanted)
 
     def _review_probes(self, review: Review) -> None:
         if self._probe_at is None or review.now >= self._probe_at:
@@ -309,9 +328,13 @@ class Provider:
             leases=tuple(map(standing_of, self._works.values())),
         )
 
+    def notice_for(self, target: str) -> NoticeOutlook | Rejection:
+        """What notice to a machine's lease would do: "3", or "3/7" for its lease 7."""
+        return outlook(target, self._ledger, unix_seconds(self._now))
+
     def remembers(self, event: ProviderEvent) -> bool:
         """Whether a fact that was kept is about something that is not over and forgotten."""
-        lease = _lease_of(event)
+        lease = lease_behind(event)
         return lease is None or lease in self._works
 
     def may_push(self, peer: PeerId, size: int) -> bool:
@@ -341,47 +364,15 @@ class Provider:
                 return terms.key.provider == self._account
             case LeaseReady() | LeaseStarted() | LeaseSettled() | LeaseStopped() | LeaseClosed():
                 return event.lease.provider == self._account
-            case BatchCommitted() | BatchDrawn() | BatchFinalised():
+            case NoticeGiven() | BatchCommitted() | BatchDrawn() | BatchFinalised():
                 return event.lease.provider == self._account
             case AuditMessageReceived(peer=peer, message=message):
                 return self._commitments.is_new(peer, message, self._ledger, self._now)
-            case DelegationChanged() | ContainerReady() | JobStarted() | JobExited():
+            case (
+                DelegationChanged() | ContainerReady() | JobStarted() | JobExited() | NoticeWanted()
+            ):
                 return True
             case MessageReceived(peer=peer, message=message):
-                return self._is_new(peer, message)
+                return is_news(self._works, peer, message)
             case _:
                 return False
-
-    def _is_new(self, peer: PeerId, message: object) -> bool:
-        """Whether a message could change what is held: repeats and junk must not fill the disk."""
-        if not isinstance(
-            message, OpenSession | AcceptGiven | VoucherGiven | JobSubmitted | CloseAsked
-        ):
-            return False
-        try:
-            work = self._works.get(lease_of(message))
-            if work is None or work.is_over:
-                return False
-            if isinstance(message, OpenSession):
-                return peer not in work.peers
-            if peer not in work.peers:
-                return False
-            if isinstance(message, AcceptGiven):
-                return work.accept is None
-            if isinstance(message, VoucherGiven):
-                return message.voucher.payload.amount > work.amount
-            if isinstance(message, JobSubmitted):
-                return work.jobs.state_of(message.spec.body.id) is None
-            return work.ended is None
-        except (ValueError, OverflowError):
-            return False  # it cannot be hashed; `handle` will say so to its sender
-
-
-def _lease_of(event: ProviderEvent) -> LeaseKey | None:
-    """The lease that a kept fact is about; None: it is about something else."""
-    if isinstance(event, LeaseOpened):
-        return event.terms.key
-    if isinstance(event, MessageReceived):
-        return lease_of(event.message) if isinstance(event.message, BuyerMessage) else None
-    found = getattr(event, "lease", None)
-    return found if isinstance(found, LeaseKey) else None

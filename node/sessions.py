@@ -7,12 +7,14 @@ twice: the second answer equals the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cloud_gpu.protocol.chain_events import LeaseOpened
 from cloud_gpu.protocol.effects import KillJob, ProviderEffect, ReadOutput, Send
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.events import MessageReceived, ProviderEvent
 from cloud_gpu.protocol.identity import KeyRing, KeyRole, PeerId
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.messages import (
@@ -29,6 +31,7 @@ from cloud_gpu.protocol.messages import (
     OpenSession,
     Preparing,
     VoucherGiven,
+    lease_of,
 )
 from cloud_gpu.protocol.signing import Domain, Verified, verify, verify_statement
 from cloud_gpu.protocol.units import Instant, unix_seconds
@@ -231,6 +234,41 @@ class Session:
             return self.decline(work.key, _unready(work))
         ending = work.end(LeaseEndReason.STOPPED, self.now)
         return [*ending, *self.reply(FinalOffered(final=work.final()))]
+
+
+def is_news(works: Mapping[LeaseKey, LeaseWork], peer: PeerId, message: object) -> bool:
+    """Whether a message could change what is held: repeats and junk must not fill the disk."""
+    if not isinstance(
+        message, OpenSession | AcceptGiven | VoucherGiven | JobSubmitted | CloseAsked
+    ):
+        return False
+    try:
+        work = works.get(lease_of(message))
+        if work is None or work.is_over:
+            return False
+        if isinstance(message, OpenSession):
+            return peer not in work.peers
+        if peer not in work.peers:
+            return False
+        if isinstance(message, AcceptGiven):
+            return work.accept is None
+        if isinstance(message, VoucherGiven):
+            return message.voucher.payload.amount > work.amount
+        if isinstance(message, JobSubmitted):
+            return work.jobs.state_of(message.spec.body.id) is None
+        return work.ended is None
+    except (ValueError, OverflowError):
+        return False  # it cannot be hashed; `handle` will say so to its sender
+
+
+def lease_behind(event: ProviderEvent) -> LeaseKey | None:
+    """The lease that a kept fact is about; None: it is about something else."""
+    if isinstance(event, LeaseOpened):
+        return event.terms.key
+    if isinstance(event, MessageReceived):
+        return lease_of(event.message) if isinstance(event.message, BuyerMessage) else None
+    found = getattr(event, "lease", None)
+    return found if isinstance(found, LeaseKey) else None
 
 
 def unknown_lease(lease: LeaseKey) -> Rejection:

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.hardware import GpuClass
+from cloud_gpu.protocol.limits import BASIS_POINTS_ONE
 from cloud_gpu.protocol.orders import AskFlags
 from cloud_gpu.protocol.settings_file import (
     FilePath,
@@ -30,6 +31,7 @@ from cloud_gpu.protocol.settings_file import (
 )
 from cloud_gpu.protocol.units import BasisPoints, Price, parse_price
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address
+from node.notices import NO_THRESHOLD
 from node.pricing import Policy
 
 ENVIRONMENT_PREFIX: Final = "CLOUD_GPU_"
@@ -94,6 +96,8 @@ class MachineSettings:
     """Your name for what joins it to others of your machines: a gang may ask to be within one."""
     interruptible: Truth = False
     """The lease may be ended after the product's notice; the product must allow it."""
+    firm_price: Annotated[Price | None, _price] = None
+    """Of an interruptible machine under a `preemption_threshold`: what it costs let for good."""
     verified: Truth = False
     """Take leases whose pay is held until results were audited; the product must allow them."""
     min_duration: Seconds = 10
@@ -110,6 +114,9 @@ class MachineSettings:
             raise ValueError("gpu_memory_mib is needed for simulated GPUs")
         if self.uuids and len(self.uuids) != self.gpus:
             raise ValueError(f"uuids names {len(self.uuids)} GPUs, gpus says {self.gpus}")
+        is_dearer = self.firm_price is None or self.price <= self.firm_price
+        if not is_dearer or (self.firm_price is not None and not self.interruptible):
+            raise ValueError("firm_price is of an interruptible machine, and not below its price")
         if not self.price.value:
             raise ValueError("price is above 0: a free lease locks nothing")
 
@@ -141,6 +148,9 @@ class NodeSettings:
     """True: rent out real GPUs on an engine with known ways out of a container."""
     image_packages: Texts = ("numpy",)
     """Python packages of this node's own interpreter that its container image holds."""
+    preemption_threshold: Annotated[BasisPoints, _share] = NO_THRESHOLD
+    """Share of the machines, in basis points, that are used before the interruptible lease that
+    pays least is given notice, so that the rest stay free for firm leases; 0: nobody is."""
     ask_interval_s: Positive = 30
     ask_life_s: Positive = 300
     artifacts_mib: Positive = 10 * 1024
@@ -157,6 +167,14 @@ class NodeSettings:
         indexes = [machine.index for machine in self.machines]
         if len(set(indexes)) != len(indexes):
             raise ValueError(f"machines: an index is named twice: {indexes}")
+        if self.preemption_threshold.value > BASIS_POINTS_ONE:
+            raise ValueError(f"preemption_threshold is 0 to {BASIS_POINTS_ONE} basis points")
+        for each in self.machines:
+            if each.interruptible and (each.firm_price is None) == bool(self.preemption_threshold):
+                raise ValueError(
+                    f"machines: index {each.index}: with a preemption_threshold an interruptible"
+                    " machine has a firm_price, and without one it has none"
+                )
         if self.fault and not all(machine.simulated for machine in self.machines):
             raise ValueError(f"fault: {self.fault} is for simulated machines only; leave it out")
 
@@ -181,6 +199,7 @@ class NodeSettings:
                 max_fee=self.max_fee_bps,
                 life_s=self.ask_life_s,
                 flags=int(machine.flags),
+                firm_price=machine.firm_price,
                 group_buy=group_buy if self.group_buys else ZERO_ADDRESS,
             )
             for machine in self.machines

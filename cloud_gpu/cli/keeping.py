@@ -83,6 +83,12 @@ class KeptJob:
             self.end = end
             self.changed.notify_all()
 
+    def say(self, text: str) -> None:
+        """Tell its readers something about the lease, beside what it prints."""
+        with self.changed:
+            self.pieces.append(("stderr", f"cloud-gpu: {text}\n"))
+            self.changed.notify_all()
+
     def kill(self) -> None:
         """End it by hand."""
         if self._running is not None:
@@ -111,8 +117,7 @@ class KeptJob:
                     self.pieces.append((stream, text))
                     self.changed.notify_all()
         except CloudGpuError as error:
-            with self.changed:
-                self.pieces.append(("stderr", f"cloud-gpu: {error}\n"))
+            self.say(str(error))
 
 
 class LeaseKeeper:
@@ -125,6 +130,7 @@ class LeaseKeeper:
         self._count = 0
         self._used_at = time.monotonic()
         self._asked_down = threading.Event()
+        self._releasable_at = 0
         self.ended_by = ""
         """Why `wait` returned, in words."""
 
@@ -132,8 +138,9 @@ class LeaseKeeper:
         """Until the lease should end."""
         while not self._asked_down.wait(_WATCH_S):
             with self._lock:
-                busy = any(job.end is None for job in self._jobs.values())
-            if busy:
+                running = [job for job in self._jobs.values() if job.end is None]
+            self._warn(running)
+            if running:
                 self._used_at = time.monotonic()
             if self._session.lease.ending:
                 self.ended_by = "the lease is over"
@@ -142,6 +149,14 @@ class LeaseKeeper:
                 self.ended_by = f"nobody used it for {self._idle_s} s"
                 return
         self.ended_by = "asked for"
+
+    def _warn(self, running: list[KeptJob]) -> None:
+        """Say once to whoever reads along that the provider gave notice."""
+        lease = self._session.lease
+        if lease.releasable_at != self._releasable_at:
+            self._releasable_at = lease.releasable_at
+            for job in running:
+                job.say(lease.outlook)
 
     def answer(self, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """One request of another command."""
@@ -171,6 +186,7 @@ class LeaseKeeper:
         return {
             "accrued": money(cost.accrued),
             "promised": money(cost.promised),
+            "releasable_at": self._session.lease.releasable_at * 1000,
             "jobs": [job.row for job in list(self._jobs.values())],
         }
 
@@ -180,5 +196,7 @@ class LeaseKeeper:
             job = self._jobs[self._count] = KeptJob(self._count, list(request["command"]))
             for number in [n for n, old in self._jobs.items() if old.end is not None][:-_JOBS_KEPT]:
                 del self._jobs[number]
+        if self._releasable_at:
+            job.say(self._session.lease.outlook)
         threading.Thread(target=job.run, args=(self._session, request), daemon=True).start()
         return job

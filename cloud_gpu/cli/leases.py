@@ -261,10 +261,13 @@ def _row(
     except (OutsideWorldError, ValueError):
         return {**row, "state": "ending"}
     row |= {"accrued": live["accrued"], "jobs_running": 0}
+    if live["releasable_at"]:
+        row |= {"releasable_at": live["releasable_at"], "note": NOTICED}
     row["jobs_running"] = sum(job["state"] == "running" for job in live["jobs"])
     return {**row, "jobs": live["jobs"]} if jobs else row
 
 
+NOTICED = "its provider gave notice: it may end from `releasable_at` on"
 LOST = "its keeper died: the provider is paid no more, and closes it; what is left comes back"
 
 
@@ -276,7 +279,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for column in ("name", "state", "GPUs", "an hour", "so far", "funded for", "jobs"):
         table.add_column(column)
     for row in rows:
-        left_s = max(0, row["funded_until"] // 1000 - int(time.time()))
+        until_ms = min(row["funded_until"], row.get("releasable_at", row["funded_until"]))
+        left_s = max(0, until_ms // 1000 - int(time.time()))
         cost = row.get("bill", {}).get("paid") or row.get("accrued") or {}
         table.add_row(
             row["name"],

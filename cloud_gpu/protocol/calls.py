@@ -100,8 +100,14 @@ class StopLease(_Call, frozen=True, kw_only=True):
     lease: LeaseKey
 
 
+class GiveNotice(_Call, frozen=True, kw_only=True):
+    """The provider, or its node, will leave an interruptible lease after the product's notice."""
+
+    lease: LeaseKey
+
+
 class ReleaseLease(_Call, frozen=True, kw_only=True):
-    """The provider gives it up."""
+    """The provider gives it up; its node does, too, once the notice has run."""
 
     lease: LeaseKey
     voucher: Signed[Voucher] | None
@@ -297,6 +303,7 @@ LeaseCall: TypeAlias = (
     | SettleBatch
     | CloseBatch
     | StopLease
+    | GiveNotice
     | ReleaseLease
     | RefundUnstarted
     | ExpireLease

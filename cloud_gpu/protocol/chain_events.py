@@ -184,7 +184,10 @@ class LeaseStopped(_Event, frozen=True, kw_only=True):
 
 
 class NoticeGiven(_Event, frozen=True, kw_only=True):
+    """The provider will leave: from `releasable_at` on, Unix seconds, without a penalty."""
+
     lease: LeaseKey
+    releasable_at: int
     at: int
 
 

@@ -292,6 +292,13 @@ class LeaseNotOpened(Notice, frozen=True, kw_only=True):
     """The market's own word, where it gave one."""
 
 
+class LeaseNoticed(Notice, frozen=True, kw_only=True):
+    """The provider may end it from then on, Unix seconds; 0: a longer chain took that back."""
+
+    lease: LeaseKey
+    releasable_at: int
+
+
 class LeaseFailing(Notice, frozen=True, kw_only=True):
     """The lease is ending though nobody here asked for it; `LeaseOver` follows."""
 
@@ -339,6 +346,7 @@ AnyNotice: TypeAlias = (
     | LeaseFunded
     | LeaseUsable
     | LeaseNotOpened
+    | LeaseNoticed
     | LeaseFailing
     | LeaseFrozen
     | LeaseOver

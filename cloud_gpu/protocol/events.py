@@ -115,6 +115,12 @@ class JobExited(_Event, frozen=True, kw_only=True):
     ended_at: int
 
 
+class NoticeWanted(_Event, frozen=True, kw_only=True):
+    """The operator wants an interruptible lease's machine back."""
+
+    lease: LeaseKey
+
+
 class DrainAsked(_Event, frozen=True, kw_only=True):
     """The operator wants no new leases here; running ones go on."""
 
@@ -279,6 +285,7 @@ ProviderEvent: TypeAlias = (
     | JobStarted
     | OutputRead
     | JobExited
+    | NoticeWanted
     | DrainAsked
     | AuditMessageReceived
 )

@@ -174,6 +174,11 @@ class LeaseTerms(Value, frozen=True, kw_only=True):
     """See `LeaseFlags`."""
 
     @property
+    def is_interruptible(self) -> bool:
+        """Whether its provider may end it after notice."""
+        return bool(self.flags & LeaseFlags.INTERRUPTIBLE)
+
+    @property
     def is_verified(self) -> bool:
         """Whether its pay is held until results were audited."""
         return bool(self.flags & LeaseFlags.VERIFIED)

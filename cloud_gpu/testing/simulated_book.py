@@ -87,6 +87,8 @@ class LeaseRow:
     paid: int = 0
     is_ready: bool = False
     flags: int = 0
+    notice_at: int = 0
+    """0: none was given."""
 
     @property
     def end(self) -> int:

@@ -10,6 +10,7 @@ from cloud_gpu.protocol.calls import (
     Closing,
     ExpireLease,
     FutureCall,
+    GiveNotice,
     GroupCall,
     OpenBatch,
     OpenGang,
@@ -26,10 +27,11 @@ from cloud_gpu.protocol.chain_events import (
     LeaseSettled,
     LeaseStarted,
     LeaseStopped,
+    NoticeGiven,
 )
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, MachineStatus
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseFlags, LeaseKey, MachineStatus
 from cloud_gpu.protocol.settlement import no_show_amount, payable, release_penalty
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount
@@ -38,6 +40,7 @@ from cloud_gpu.protocol.voucher import Accept, Ready, Voucher
 from cloud_gpu.testing.simulated_book import (
     RUNNING,
     LeaseRow,
+    MachineRow,
     Revert,
     SimulatedBook,
 )
@@ -64,6 +67,8 @@ def carry_out(book: SimulatedBook, sender: Address, call: ChainCall) -> None:
             _begin(book, sender, call)
         case StopLease():
             _stop(book, sender, call.lease)
+        case GiveNotice():
+            _give_notice(book, sender, call.lease)
         case ReleaseLease():
             _release(book, sender, call)
         case RefundUnstarted():
@@ -219,13 +224,32 @@ def _stop(book: SimulatedBook, sender: Address, key: LeaseKey) -> None:
     book.log.append(LeaseStopped(lease=key, ceiling=TokenAmount(ceiling), at=book.now))
 
 
+def _give_notice(book: SimulatedBook, sender: Address, key: LeaseKey) -> None:
+    machine, lease = book.lease_in(key, MachineStatus.ACTIVE)
+    if not book.speaks_for(key.provider, sender, KeyRole.NODE, book.now):
+        raise Revert("LeaseBook_NotOwner")
+    if lease.notice_at:
+        raise Revert("LeaseBook_NoticeGiven")
+    lease.notice_at = book.now
+    releasable_at = book.now + book.products[machine.product].notice
+    book.log.append(NoticeGiven(lease=key, releasable_at=releasable_at, at=book.now))
+
+
+def _has_notice_run(book: SimulatedBook, machine: MachineRow, lease: LeaseRow) -> bool:
+    if not (lease.flags & LeaseFlags.INTERRUPTIBLE and lease.notice_at):
+        return False
+    return book.now >= lease.notice_at + book.products[machine.product].notice
+
+
 def _release(book: SimulatedBook, sender: Address, call: ReleaseLease) -> None:
     key = call.lease
-    if sender != key.provider:
-        raise Revert("LeaseBook_NotOwner")
     if call.reason not in _NAMED:
         raise Revert("LeaseBook_BadReason")
     machine, lease = book.lease_in(key, MachineStatus.FUNDED, *RUNNING)
+    if sender != key.provider:
+        is_free = machine.status is MachineStatus.ACTIVE and _has_notice_run(book, machine, lease)
+        if not is_free or not book.speaks_for(key.provider, sender, KeyRole.NODE, book.now):
+            raise Revert("LeaseBook_NotOwner")
     if machine.status is MachineStatus.FUNDED:
         book.penalise(key, _no_show(book, lease))
         book.free(key, 0, LeaseEndReason.RELEASED_UNSTARTED)
@@ -243,6 +267,8 @@ def _release(book: SimulatedBook, sender: Address, call: ReleaseLease) -> None:
         reason = LeaseEndReason.STOPPED
     elif book.now >= lease.end:
         reason = LeaseEndReason.END_OF_TIME
+    elif _has_notice_run(book, machine, lease):
+        reason = LeaseEndReason.NOTICE
     else:
         rest = TokenAmount(lease.cap - paid)
         book.penalise(key, release_penalty(rest, book.products[machine.product].penalty).value)

@@ -94,7 +94,7 @@ def _open(
         return RejectReason.CASH_TOO_LOW
     if place == 0:
         account.use(bid.nonce)
-    flags = LeaseFlags.VERIFIED if is_verified else LeaseFlags(0)
+    flags = (ask.flags & LeaseFlags.INTERRUPTIBLE) | (bid.flags & LeaseFlags.VERIFIED)
     book.fund(key, bid.buyer, cap.value, market_id, bid.duration, bid.id, flags)
     if is_verified:
         book.hold(key, bid.buyer, market_id, bid.audit_bps)
@@ -136,6 +136,10 @@ def _terms(
         ),
         (book.now > min(ask.start_by, bid.start_by), RejectReason.EXPIRED),
         (not _may_be_verified(book, call.product, ask, bid), RejectReason.FLAGS_DIFFER),
+        (
+            ask.flags & LeaseFlags.INTERRUPTIBLE & ~(bid.flags & rules.flags),
+            RejectReason.FLAGS_DIFFER,
+        ),
     ):
         if broken:
             return reason

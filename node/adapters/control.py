@@ -18,8 +18,10 @@ _NAME: Final = "control.sock"
 _ANSWER_S: Final = 5.0
 _BYTES_MAX: Final = 2**20
 
-Answers = Mapping[str, Callable[[], Any]]
-"""Word → what to do about it; the answer is anything that JSON can carry."""
+_LINE_MAX: Final = 256
+
+Answers = Mapping[str, Callable[[str], Any]]
+"""A line's first word → what to do about the rest; the answer is anything that JSON can carry."""
 
 
 async def serve_control(folder: Path, answers: Answers) -> None:
@@ -47,9 +49,10 @@ def _unlink(address: str) -> None:
 def _answer_with(answers: Answers) -> Callable[[trio.SocketStream], Awaitable[None]]:
     async def answer(stream: trio.SocketStream) -> None:
         with trio.move_on_after(_ANSWER_S):
-            word = (await stream.receive_some(64)).decode(errors="replace").strip()
+            line = (await stream.receive_some(_LINE_MAX)).decode(errors="replace").strip()
+            word, _, rest = line.partition(" ")
             act = answers.get(word)
-            found = {"error": f"unknown command {word!r}"} if act is None else act()
+            found = {"error": f"unknown command {word!r}"} if act is None else act(rest)
             try:
                 await stream.send_all(json.dumps(found).encode() + b"\n")
             except trio.BrokenResourceError:
@@ -59,13 +62,13 @@ def _answer_with(answers: Answers) -> Callable[[trio.SocketStream], Awaitable[No
     return answer
 
 
-def ask_daemon(folder: Path, word: str) -> Any:
-    """Say a word to the daemon of a data folder; its answer. Raises `OutsideWorldError`."""
+def ask_daemon(folder: Path, words: str) -> Any:
+    """Say a line to the daemon of a data folder; its answer. Raises `OutsideWorldError`."""
     try:
         with _address(folder) as address, socket.socket(socket.AF_UNIX) as line:
             line.settimeout(_ANSWER_S)
             line.connect(address)
-            line.sendall(word.encode() + b"\n")
+            line.sendall(words.encode() + b"\n")
             answer = b""
             while len(answer) < _BYTES_MAX and (piece := line.recv(65_536)):
                 answer += piece

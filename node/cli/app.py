@@ -6,6 +6,7 @@ import typer
 
 from node.cli.doctor import doctor
 from node.cli.drain import drain
+from node.cli.notice import notice
 from node.cli.probe import probe
 from node.cli.run import run as run_command
 from node.cli.status import status
@@ -30,4 +31,5 @@ app.command("run")(run_command)
 app.command("probe")(probe)
 app.command("status")(status)
 app.command("drain")(drain)
+app.command("notice")(notice)
 app.command("doctor")(doctor)

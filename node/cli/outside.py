@@ -22,5 +22,5 @@ class Outside:
     """Runs the daemon until it is told to stop; its exit code."""
     probe: Callable[[NodeSettings], Sequence[MachineReading]]
     ask: Callable[[NodeSettings, str], Any]
-    """Says a word to the running daemon."""
+    """Says a line to the running daemon."""
     examine: Callable[[NodeSettings], Iterable[Finding]]

@@ -146,6 +146,7 @@ def trading_on(
     machines: int = 1,
     *,
     flags: int = 0,
+    notice_s: int = 0,
     audit_bps: BasisPoints = NO_AUDITS,
 ) -> Trading:
     """Register everybody and put machines up for rent."""
@@ -160,6 +161,7 @@ def trading_on(
             slice_gpus=1,
             min_bond=BasisPoints(1_000),
             penalty=BasisPoints(1_000),
+            notice=notice_s,
             flags=flags,
         )
         for index in range(machines):

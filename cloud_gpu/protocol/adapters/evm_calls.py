@@ -35,6 +35,7 @@ from cloud_gpu.protocol.calls import (
     FallbackSeed,
     FinaliseBatches,
     FutureCall,
+    GiveNotice,
     GroupCall,
     LapseFuture,
     LeaseCall,
@@ -107,6 +108,8 @@ def _book_call(call: BookCall) -> Call[None]:
             return lease_book.begin(_ready(ready.payload), ready.signature.raw, *accepted)
         case StopLease():
             return lease_book.stop(*_lease(call.lease))
+        case GiveNotice():
+            return lease_book.give_notice(*_lease(call.lease))
         case ReleaseLease(voucher=voucher):
             if voucher is None:
                 unpaid = lease_book.Voucher(*_lease(call.lease), amount=0)

@@ -234,7 +234,8 @@ def _lease_event(name: str, a: dict[str, Any], at: int) -> events.ChainEvent | N
         case "LeaseStopped":
             return events.LeaseStopped(lease=lease, ceiling=TokenAmount(a["ceiling"]), at=at)
         case "NoticeGiven":
-            return events.NoticeGiven(lease=lease, at=at)
+            releasable_at: int = a["releasableAt"]
+            return events.NoticeGiven(lease=lease, releasable_at=releasable_at, at=at)
         case "PenaltyPaid":
             return events.PenaltyPaid(lease=lease, amount=TokenAmount(a["amount"]), at=at)
         case "HeldReturned":

@@ -41,16 +41,17 @@ abstract contract Endings is Machines {
         uint32 noticeAt = _machines[key].noticeAt(seq);
         if (noticeAt != 0) revert LeaseBook_NoticeGiven(noticeAt);
         _machines[key] = _machines[key].withNotice(seq, block.timestamp);
-        emit NoticeGiven({machineKey: key, seq: seq});
+        uint256 releasableAt = block.timestamp + _products[_machines[key].product()].notice;
+        emit NoticeGiven({machineKey: key, seq: seq, releasableAt: uint64(releasableAt)});
     }
 
     /// @inheritdoc ILeaseOffice
     function release(Voucher calldata voucher, bytes calldata signature, CloseReason reason) external {
-        if (msg.sender != voucher.provider) revert LeaseBook_NotOwner(msg.sender);
         bool named =
             reason == CloseReason.RELEASED || reason == CloseReason.NO_VOUCHERS || reason == CloseReason.HEALTH;
         if (!named) revert LeaseBook_BadReason(reason);
         (MachineKey key, LeaseWord word) = _lease(voucher.provider, voucher.index, voucher.seq);
+        _requireMayRelease(voucher.provider, key, word);
         if (word.status() == Status.Funded) {
             word = _penalise(key, word, _noShow(word));
             _free(key, word, _addressOf[word.buyerId()], 0, CloseReason.RELEASED_UNSTARTED);
@@ -116,13 +117,26 @@ abstract contract Endings is Machines {
         returns (uint256, CloseReason)
     {
         if (word.has(FIRM)) return (0, reason);
+        if (_noticeHasRun(key, word)) return (0, CloseReason.NOTICE);
+        return (SettlementLib.shareUp(rest, _products[_machines[key].product()].penaltyBps), reason);
+    }
+
+    function _noticeHasRun(MachineKey key, LeaseWord word) private view returns (bool) {
         ProductWord machine = _machines[key];
         Product storage rules = _products[machine.product()];
         uint256 noticeAt = machine.noticeAt(word.seq());
-        if (word.has(INTERRUPTIBLE) && noticeAt != 0 && block.timestamp >= noticeAt + rules.notice) {
-            return (0, CloseReason.NOTICE);
+        if (!word.has(INTERRUPTIBLE) || noticeAt == 0) return false;
+        return block.timestamp >= noticeAt + rules.notice;
+    }
+
+    /// @dev The node that gave notice also ends it, since nobody keeps the wallet's key there: then and only then
+    /// leaving touches no bond.
+    function _requireMayRelease(address provider, MachineKey key, LeaseWord word) private view {
+        if (msg.sender == provider) return;
+        bool free = word.status() == Status.Active && _noticeHasRun(key, word);
+        if (!free || !_speaksFor(provider, msg.sender, Role.Node, block.timestamp)) {
+            revert LeaseBook_NotOwner(msg.sender);
         }
-        return (SettlementLib.shareUp(rest, rules.penaltyBps), reason);
     }
 
     /// @dev Takes `amount` (at most what is free) from the bond for the buyer. The bond counts whole tokens, so it

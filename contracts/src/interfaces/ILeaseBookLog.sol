@@ -54,8 +54,9 @@ interface ILeaseBookLog {
     event LeaseSettled(MachineKey indexed machineKey, uint24 seq, uint48 paid);
     /// @notice The buyer stopped the lease; what exceeds `ceiling` is the buyer's again.
     event LeaseStopped(MachineKey indexed machineKey, uint24 seq, uint48 ceiling);
-    /// @notice The provider of an active lease will leave.
-    event NoticeGiven(MachineKey indexed machineKey, uint24 seq);
+    /// @notice The provider of an active lease will leave. From `releasableAt` on that is free of the penalty, if the
+    /// lease is interruptible.
+    event NoticeGiven(MachineKey indexed machineKey, uint24 seq, uint64 releasableAt);
     /// @notice The lease ended; `paid` in all went to the provider (fee included), the rest of its escrow to the buyer.
     /// @param ending From the lowest bit: paid 48, seq 24, reason 8 ({CloseReason}).
     event LeaseClosed(MachineKey indexed machineKey, uint256 ending);

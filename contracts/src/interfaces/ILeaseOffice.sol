@@ -112,7 +112,7 @@ interface ILeaseOffice is ILeaseBookLog {
     /// Funded: the whole cap and the no-show amount from the free bond go to the buyer. Active: the voucher is paid,
     /// the rest and penaltyBps of the rest (rounded up, from the free bond) go to the buyer; no penalty after the
     /// end, nor for an interruptible lease whose notice has run. Stopped: the voucher is paid, the rest returned.
-    /// Requirements: the caller is the provider.
+    /// Requirements: the caller is the provider, or its Node key once an interruptible lease's notice has run.
     /// @param voucher Names the lease; an amount of 0 needs no signature.
     /// @param reason RELEASED, NO_VOUCHERS or HEALTH, at the same price; what the state decides goes before it.
     function release(Voucher calldata voucher, bytes calldata signature, CloseReason reason) external;

@@ -56,7 +56,7 @@ class PretendSession:
 
     def __init__(self, *jobs: PretendJob) -> None:
         self.jobs = list(jobs)
-        self.lease = SimpleNamespace(ending=False)
+        self.lease = SimpleNamespace(ending=False, releasable_at=0, outlook="")
         self.had_put: list[Path] = []
 
     def put(self, local: str | Path, remote: str | None = None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from cloud_gpu.protocol.chain_events import (
@@ -42,6 +42,7 @@ from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, keccak256
 from cloud_gpu.protocol.voucher import Accept, Voucher, amount_due
 from node.announcing import Announcements
+from node.notices import NO_THRESHOLD
 from node.pricing import Policy
 from node.provider import Provider
 
@@ -114,7 +115,7 @@ def report(lease: LeaseKey = LEASE) -> RuntimeReport:
     )
 
 
-def terms(lease: LeaseKey = LEASE, opened_at: int = T0) -> LeaseTerms:
+def terms(lease: LeaseKey = LEASE, opened_at: int = T0, flags: int = 0) -> LeaseTerms:
     return LeaseTerms(
         key=lease,
         buyer=BUYER.address,
@@ -123,6 +124,7 @@ def terms(lease: LeaseKey = LEASE, opened_at: int = T0) -> LeaseTerms:
         start_deadline=opened_at + START,
         market_id=1,
         opened_at=opened_at,
+        flags=flags,
     )
 
 
@@ -138,6 +140,8 @@ class Story:
         self.provider = provider or make_provider()
         self.now = T0 * 1000
         self.block = 10
+        self.flags = 0
+        """Of leases that open."""
         self.effects: list[ProviderEffect] = []
         """What the last step answered."""
         self.journal: list[tuple[ProviderEvent, int]] = []
@@ -199,7 +203,7 @@ class Story:
 
     def open(self, lease: LeaseKey = LEASE) -> Story:
         """Funded."""
-        opened = terms(lease, self.at)
+        opened = terms(lease, self.at, self.flags)
         self.mine(LeaseOpened(terms=opened, bid=digest("bid"), at=self.at, transaction=digest("t")))
         return self
 
@@ -232,16 +236,19 @@ class Story:
         self.mine(LeaseClosed(lease=LEASE, reason=reason, paid=TokenAmount(0), at=self.at))
 
 
-def make_provider(policy: Policy = POLICY) -> Provider:
+def make_provider(
+    policy: Policy | Mapping[int, Policy] = POLICY, threshold: BasisPoints = NO_THRESHOLD
+) -> Provider:
     body = NodeBinding(provider=WALLET.address, node_key=NODE.address, peer=NODE_PEER)
     announcements = Announcements(
         binding=state(body, DOMAIN, WALLET, nonce=1, expiry=T0 + 10**7),
         addresses=("/ip4/127.0.0.1/tcp/4001/p2p/node-peer",),
-        policies={0: policy},
+        policies={0: policy} if isinstance(policy, Policy) else policy,
         interval_s=30,
         clearance_s=60,
         domain=DOMAIN,
         key=NODE,
+        threshold=threshold,
     )
     return Provider(deployment=DEPLOYMENT, key=NODE, peer=NODE_PEER, announcements=announcements)
 

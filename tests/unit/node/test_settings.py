@@ -125,3 +125,29 @@ def test_a_fault_on_purpose_is_for_simulated_machines_and_says_so() -> None:
     real = {"index": 0, "gpu_class": "A100-SXM4-80GB", "price": "1.20"}
     with pytest.raises(SettingsInvalid, match="fault: wrong-results is for simulated machines"):
         read(fault="wrong-results", machines=[MACHINE, real])
+
+
+@pytest.mark.parametrize(
+    ("machine", "threshold", "named"),
+    [
+        ({"interruptible": True}, 8_000, "firm_price"),
+        ({"interruptible": True, "firm_price": "1.50"}, 0, "firm_price"),
+        ({"firm_price": "1.50"}, 8_000, "firm_price"),
+        ({"interruptible": True, "firm_price": "1.10"}, 8_000, "firm_price"),
+        ({}, 10_001, "preemption_threshold"),
+    ],
+)
+def test_a_threshold_needs_both_prices_and_both_need_a_threshold(
+    machine: dict[str, object], threshold: int, named: str
+) -> None:
+    with pytest.raises(SettingsInvalid, match=named):
+        read(machines=[{**MACHINE, **machine}], preemption_threshold=threshold)
+
+
+def test_under_a_threshold_a_machine_has_two_prices() -> None:
+    machine = {**MACHINE, "interruptible": True, "firm_price": "1.50"}
+    policy = read(machines=[machine], preemption_threshold=8_000).policies()[3]
+    assert policy.firm is not None
+    assert (policy.price, policy.firm.price) == (Price(1_200_000), Price(1_500_000))
+    assert (policy.flags, policy.firm.flags) == (AskFlags.INTERRUPTIBLE, AskFlags(0))
+    assert read().policies()[3].firm is None

@@ -44,7 +44,7 @@ contract Release is Fixture {
         uint24 seq = _openAndBegin();
         skip(1 minutes);
         vm.expectEmit(address(book));
-        emit ILeaseBookLog.NoticeGiven(_key(), seq);
+        emit ILeaseBookLog.NoticeGiven(_key(), seq, uint64(block.timestamp + NOTICE));
         vm.prank(nodeKey);
         book.giveNotice(provider, INDEX, seq);
         assertEq(_leaseOf(seq).noticeAt, block.timestamp);
@@ -170,6 +170,56 @@ contract Release is Fixture {
         _expectClosed(seq, CloseReason.NOTICE, 0);
         _release(_voucher(seq, 0), "", CloseReason.RELEASED);
         _assertPenalised(0, 0);
+    }
+
+    function test_release_whenNoticeHasRun_thenNodeKeyMayToo() external {
+        uint24 seq = _openInterruptible();
+        vm.startPrank(nodeKey);
+        book.giveNotice(provider, INDEX, seq);
+        skip(NOTICE - 1);
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_NotOwner.selector, nodeKey));
+        book.release(_voucher(seq, 0), "", CloseReason.RELEASED);
+        skip(1);
+        Voucher memory voucher = _voucher(seq, CAP / 100);
+        bytes memory signature = _signVoucher(sessionKey, voucher);
+        _expectClosed(seq, CloseReason.NOTICE, CAP / 100);
+        book.release(voucher, signature, CloseReason.RELEASED);
+        vm.stopPrank();
+        _assertPenalised(0, CAP / 100);
+        _assertFree(seq);
+    }
+
+    function test_release_whenNoticeHasRun_thenStrangersMayNot() external {
+        uint24 seq = _openInterruptible();
+        vm.prank(nodeKey);
+        book.giveNotice(provider, INDEX, seq);
+        skip(NOTICE);
+        address[3] memory others = [buyer, sessionKey, stranger];
+        for (uint256 i; i < others.length; ++i) {
+            vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_NotOwner.selector, others[i]));
+            vm.prank(others[i]);
+            book.release(_voucher(seq, 0), "", CloseReason.RELEASED);
+        }
+    }
+
+    function test_release_whenNotInterruptibleOrStopped_thenNodeKeyMayNot() external {
+        uint24 seq = _openAndBegin();
+        vm.prank(nodeKey);
+        book.giveNotice(provider, INDEX, seq);
+        skip(NOTICE);
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_NotOwner.selector, nodeKey));
+        vm.prank(nodeKey);
+        book.release(_voucher(seq, 0), "", CloseReason.RELEASED);
+        _release(_voucher(seq, 0), "", CloseReason.RELEASED);
+        seq = _openInterruptible();
+        vm.prank(nodeKey);
+        book.giveNotice(provider, INDEX, seq);
+        skip(NOTICE);
+        vm.prank(buyer);
+        book.stop(provider, INDEX, seq);
+        vm.expectRevert(abi.encodeWithSelector(ILeaseBookLog.LeaseBook_NotOwner.selector, nodeKey));
+        vm.prank(nodeKey);
+        book.release(_voucher(seq, 0), "", CloseReason.RELEASED);
     }
 
     function test_release_whenNoticeHasNotRun_thenPenalty() external {
