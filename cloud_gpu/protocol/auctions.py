@@ -45,12 +45,15 @@ class AuctionLoss(Value, frozen=True, kw_only=True):
 
 
 class AuctionClass(Value, frozen=True, kw_only=True):
-    """One product in one auction."""
+    """Matches of one product that pay one price in one auction."""
 
     product: int
     gpu_class: GpuClass
+    regions: tuple[str, ...]
+    """Where their machines are, of a product that has no one price everywhere; else empty."""
     price: Price | None
-    """Of all matches; None: none lies within all limits, so each pays its ask and a share."""
+    """Of all these matches; None: none lies within their limits, so each pays its ask and a
+    share."""
     fills: tuple[AuctionFill, ...]
 
 
@@ -69,7 +72,7 @@ class AuctionReport(Value, frozen=True, kw_only=True):
     surplus: TokenAmount
     """Limits less asks, of all matches."""
     classes: tuple[AuctionClass, ...]
-    """Those that traded, by product."""
+    """Those that traded, by product and regions."""
     losses: tuple[AuctionLoss, ...]
     """By id."""
 

@@ -209,7 +209,7 @@ class Terms(Value, frozen=True, kw_only=True):
         return (
             self._unmet_by_gpus(profile)
             or self._unmet_by_host(profile)
-            or self._unmet_by_place(profile)
+            or self.unmet_by_place(profile)
             or (
                 f"excluded_providers: names {provider}"
                 if provider in self.excluded_providers
@@ -251,7 +251,8 @@ class Terms(Value, frozen=True, kw_only=True):
             return "simulated_allowed: found simulated GPUs, needed real ones"
         return None
 
-    def _unmet_by_place(self, profile: HardwareProfile) -> str | None:
+    def unmet_by_place(self, profile: HardwareProfile) -> str | None:
+        """The same of where it stands: its region, its network."""
         place = set(profile.region.split("/"))
         if self.regions and not set(self.regions) & place:
             return (

@@ -1,7 +1,7 @@
 """Lane B: one auction of sealed bids against the free asks, for the window that begins with it.
 
 Who gets what: the most surplus, (limit - ask) x GPU-seconds, by greedy service of the most valuable
-bids and a seeded search after it. What they pay: one price for each product (`block_prices`). An
+bids and a seeded search after it. What they pay: one price a product, or place (`block_prices`). An
 ask opens one lease and binds nobody to wait, so no auction deals in windows after its own: a bid
 that is not served stays for the next until its start window ends. Pure; the same orders and seed
 give the same matches in any order and on any machine.
@@ -18,7 +18,7 @@ from cloud_gpu.protocol.orders import AskId, BidId
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount, instant
 from cloud_gpu.protocol.values import Address, Digest, keccak256
 from market.books.book import Nonce, RestingAsk, RestingBid
-from market.clearing.block_prices import Match, each_its_own, match_of, most_locked, uniform
+from market.clearing.block_prices import Match, Priced, Rival, match_of, most_locked, priced
 from market.clearing.fitting import Conditions
 from market.clearing.gangs import best_gang
 from market.clearing.on_demand import Fill
@@ -55,17 +55,32 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockClass:
+    """Matches that pay one price."""
+
+    product: int
+    regions: tuple[str, ...]
+    """Where their machines are, if the product has no one price; else empty."""
+    price: Price | None
+    """None: none supports all these matches, each has its own."""
+    fills: tuple[Fill, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockClearing:
     """What an auction decided."""
 
-    fills: tuple[Fill, ...]
-    """By product, then in the order of the bids."""
-    prices: Mapping[int, Price | None]
-    """Of each product that traded; None: none supports all matches, each has its own."""
+    classes: tuple[BlockClass, ...]
+    """By product and regions."""
     losses: tuple[Loss, ...]
     """By bid."""
     surplus: TokenAmount
     """Limits less asks, of all matches."""
+
+    @property
+    def fills(self) -> tuple[Fill, ...]:
+        """All of them, class by class."""
+        return tuple(fill for each in self.classes for fill in each.fills)
 
 
 def window_of(now: Instant, block_s: int) -> int:
@@ -214,23 +229,21 @@ class _Auction:
         """The outcome."""
         unable = {bid.id: self._unable(bid) for bid in self._ranked if bid.id not in self._taken}
         matches: dict[int, list[Match]] = {}
-        losing: dict[int, list[Price]] = {}
+        rivals: dict[int, list[Rival]] = {}
         for bid in self._ranked:
             product = bid.bid.payload.product
             if bid.id in self._taken:
                 match = match_of(bid, self._taken[bid.id], self._given)
                 matches.setdefault(product, []).append(match)
-            elif unable[bid.id] is None and self._would_take(bid):
-                losing.setdefault(product, []).append(bid.bid.payload.max_price_per_hour)
-        prices = {
-            product: uniform(found, losing.get(product, ()))
+            elif unable[bid.id] is None and not self._fits.is_gang(bid):
+                rivals.setdefault(product, []).append(self._rival(bid))
+        classes = [
+            _class(product, part)
             for product, found in sorted(matches.items())
-        }
-        fills = [
-            Fill(match.bid, match.asks, price, match.locked(price))
-            for product, found in sorted(matches.items())
-            for match, price in zip(found, _each(found, prices[product]), strict=True)
+            for part in priced(found, [each for each in rivals.get(product, ()) if each.asks])
         ]
+        classes.sort(key=lambda each: (each.product, each.regions))
+        fills = [fill for each in classes for fill in each.fills]
         paid = {ask.id: fill.price for fill in fills for ask in fill.asks}
         losses = [
             unable[bid.id] or self._beaten(bid, paid)
@@ -239,8 +252,7 @@ class _Auction:
         ]
         surplus = sum(_surplus(fill.bid, fill.asks) for fill in fills)
         return BlockClearing(
-            fills=tuple(fills),
-            prices=prices,
+            classes=tuple(classes),
             losses=tuple(sorted(losses, key=lambda loss: loss.bid.id)),
             surplus=TokenAmount(surplus // _HOUR_S),
         )
@@ -255,11 +267,10 @@ class _Auction:
             return Loss(bid, LossReason.INFEASIBLE)
         return None
 
-    def _would_take(self, bid: RestingBid) -> bool:
-        """Whether one winner's machine is all that it wants."""
-        return not self._fits.is_gang(bid) and any(
-            ask.id in self._used for ask in self._fits.within(bid)
-        )
+    def _rival(self, bid: RestingBid) -> Rival:
+        """One that wants a single machine."""
+        asks = frozenset(ask.id for ask in self._fits.within(bid) if ask.id in self._used)
+        return Rival(bid.bid.payload.max_price_per_hour, asks)
 
     def _beaten(self, bid: RestingBid, paid: Mapping[AskId, Price]) -> Loss:
         prices = [paid[ask.id] for ask in self._fits.within(bid) if ask.id in paid]
@@ -268,8 +279,16 @@ class _Auction:
         return Loss(bid, LossReason.PRICE if is_price else LossReason.PARADOXICAL, price=least)
 
 
-def _each(matches: Sequence[Match], price: Price | None) -> Sequence[Price]:
-    return each_its_own(matches) if price is None else [price] * len(matches)
+def _class(product: int, part: Priced) -> BlockClass:
+    return BlockClass(
+        product=product,
+        regions=part.regions,
+        price=part.price,
+        fills=tuple(
+            Fill(match.bid, match.asks, price, match.locked(price))
+            for match, price in zip(part.matches, part.prices, strict=True)
+        ),
+    )
 
 
 def _value(bid: RestingBid) -> int:

@@ -1,10 +1,12 @@
-"""What the matches of a block auction pay: one price for a product, or each ask and a share.
+"""What the matches of a block auction pay: one price for a product, or a place, or each its own.
 
 Between the dearest accepted ask and the cheapest limit every price keeps all matches within their
 limits. The lowest one counts that leaves no loser above it, if there is one; so a buyer pays what
 keeps the others out, not what it bid. Where a limit lies below another match's ask, no price
-supports them all: each pays its ask, and of the room up to its limit the same share, so that the
-providers together have what the dearest ask would have paid them, if there is as much room.
+supports them all. Mostly winners tell places apart, and dear machines went to those who want no
+others: then each such place has a price of its own. Where it has none either, each match there pays
+its ask, and of the room up to its limit the same share, so that the providers together have what
+the dearest ask would have paid them, if there is as much room.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.orders import AskId
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import (
     GpuSeconds,
@@ -24,6 +27,15 @@ from cloud_gpu.protocol.units import (
 )
 from market.books.book import RestingAsk, RestingBid
 from market.clearing.fitting import Conditions, cap_at, locked_at
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A bid that was left out and would take one winner's machine."""
+
+    limit: Price
+    asks: frozenset[AskId]
+    """Any of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,58 @@ def most_locked(bid: RestingBid, given: Conditions) -> TokenAmount:
     cap = cost_down(payload.max_price_per_hour, GpuSeconds(gpus * payload.duration))
     one = cap + share_down(cap, payload.audit_bps)
     return TokenAmount(one.value * (payload.count // gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Matches of a product that pay one price, or each its own."""
+
+    matches: tuple[Match, ...]
+    price: Price | None
+    """None: no price lies within all limits."""
+    regions: tuple[str, ...]
+    """Where their machines are, if others of the product are elsewhere and priced apart."""
+
+    @property
+    def prices(self) -> list[Price]:
+        """Of each match."""
+        if self.price is None:
+            return each_its_own(self.matches)
+        return [self.price] * len(self.matches)
+
+
+def priced(matches: Sequence[Match], rivals: Sequence[Rival]) -> list[Priced]:
+    """The matches of one product: together if one price does, else place by place."""
+    price = uniform(matches, [rival.limit for rival in rivals])
+    if price is not None:
+        return [Priced(tuple(matches), price, ())]
+    parts = _by_place(matches)
+    if len(parts) == 1:
+        return [Priced(tuple(matches), None, ())]
+    found = []
+    for part in parts:
+        asks = {ask.id for match in part for ask in match.asks}
+        near = [rival.limit for rival in rivals if rival.asks & asks]
+        regions = {ask.advert.body.profile.region for match in part for ask in match.asks}
+        found.append(Priced(tuple(part), uniform(part, near), tuple(sorted(regions))))
+    return found
+
+
+def _by_place(matches: Sequence[Match]) -> list[list[Match]]:
+    """Machines are in one place if no winner's terms tell them apart, or if one gang has both."""
+    wishes = {
+        (terms.regions, terms.excluded_regions, terms.network_classes): terms
+        for terms in (match.bid.terms for match in matches)
+    }.values()
+    parts: list[tuple[set[tuple[bool, ...]], list[Match]]] = []
+    for match in matches:
+        profiles = [ask.advert.body.profile for ask in match.asks]
+        places = {tuple(wish.unmet_by_place(p) is None for wish in wishes) for p in profiles}
+        near = [part for part in parts if part[0] & places]
+        parts = [part for part in parts if not part[0] & places]
+        together = [*(each for _, found in near for each in found), match]
+        parts.append((places.union(*(theirs for theirs, _ in near)), together))
+    return [part for _, part in parts]
 
 
 def uniform(matches: Sequence[Match], losers: Sequence[Price]) -> Price | None:

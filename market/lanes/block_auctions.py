@@ -19,12 +19,20 @@ from cloud_gpu.protocol.effects import ReportAuction
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.rounds import Lane
-from cloud_gpu.protocol.units import Instant, Price, format_tokens, instant
+from cloud_gpu.protocol.units import Instant, format_tokens, instant
 from cloud_gpu.protocol.values import Digest
-from market.books.book import RestingAsk, RestingBid
-from market.clearing.block import BlockClearing, Loss, clear_block, seed_of, window_of
+from market.books.book import RestingAsk
+from market.clearing.block import (
+    BlockClass,
+    BlockClearing,
+    Loss,
+    clear_block,
+    seed_of,
+    window_of,
+)
 from market.clearing.explaining import explain, short_of_cash
 from market.clearing.fitting import Conditions
+from market.clearing.on_demand import Fill
 from market.lanes.bids_record import auctioned
 from market.lanes.floor import Floor
 from market.lanes.leasing import openings_for
@@ -105,13 +113,10 @@ class BlockAuctions:
     def _post(self, clearing: BlockClearing, window: int) -> None:
         floor = self._floor
         openings = openings_for(clearing.fills, floor.rules, floor.now)
-        matched = {fill.bid.id: fill.bid for fill in clearing.fills}
         why = {
-            opening.bid: Explanation(
-                asks=len(opening.asks),
-                price=_why(matched[opening.bid], opening.price, clearing.prices, window),
-            )
-            for opening in openings
+            fill.bid.id: Explanation(asks=len(fill.asks), price=_why(fill, of, window))
+            for of in clearing.classes
+            for fill in of.fills
         }
         floor.post(openings, why)
 
@@ -156,20 +161,20 @@ class BlockAuctions:
             surplus=clearing.surplus,
             classes=tuple(
                 AuctionClass(
-                    product=product,
-                    gpu_class=products[product].gpu_class,
-                    price=price,
+                    product=each.product,
+                    gpu_class=products[each.product].gpu_class,
+                    regions=each.regions,
+                    price=each.price,
                     fills=tuple(
                         AuctionFill(
                             bid=fill.bid.id,
                             asks=tuple(ask.id for ask in fill.asks),
                             price=fill.price,
                         )
-                        for fill in clearing.fills
-                        if fill.bid.bid.payload.product == product
+                        for fill in each.fills
                     ),
                 )
-                for product, price in sorted(clearing.prices.items())
+                for each in clearing.classes
             ),
             losses=tuple(loss.public for loss in clearing.losses),
         )
@@ -177,15 +182,17 @@ class BlockAuctions:
         self._floor.out.append(ReportAuction(report=report))
 
 
-def _why(bid: RestingBid, price: Price, prices: Mapping[int, Price | None], window: int) -> str:
-    limit = format_tokens(bid.bid.payload.max_price_per_hour)
-    if prices[bid.bid.payload.product] is None:
+def _why(fill: Fill, of: BlockClass, window: int) -> str:
+    limit = format_tokens(fill.bid.bid.payload.max_price_per_hour)
+    price, where = format_tokens(fill.price), ", ".join(each or "no region" for each in of.regions)
+    where = f" in {where}" if where else ""
+    if of.price is None:
         return (
-            f"No one price suits all matches of auction {window}: this one pays its ask and a"
-            f" share of the room up to its limit, {format_tokens(price)} (the limit was {limit})."
+            f"No one price suits all matches{where} of auction {window}: this one pays its ask and"
+            f" a share of the room up to its limit, {price} (the limit was {limit})."
         )
     return (
-        f"All matches of this product in auction {window} pay {format_tokens(price)}"
+        f"All matches of this product{where} in auction {window} pay {price}"
         f" (the limit was {limit})."
     )
 

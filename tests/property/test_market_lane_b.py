@@ -215,8 +215,8 @@ def test_no_match_is_outside_what_both_sides_signed(auction: Auction) -> None:
 @given(auctions() | contested())
 def test_one_price_or_none_that_would_do(auction: Auction) -> None:
     cleared = auction.clear()
-    for number, price in cleared.prices.items():
-        fills = [fill for fill in cleared.fills if fill.bid.bid.payload.product == number]
+    for one in cleared.classes:
+        price, fills = one.price, one.fills
         dearest = max(ask.ask.payload.min_price_per_hour for f in fills for ask in f.asks)
         if price is not None:
             assert {fill.price for fill in fills} == {price}

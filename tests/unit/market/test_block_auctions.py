@@ -24,6 +24,7 @@ from tests.unit.market.builders import (
     opened,
     order,
     price,
+    profile,
     provider,
     skip,
 )
@@ -108,6 +109,48 @@ def test_all_pay_one_price_between_the_dearest_ask_and_the_cheapest_limit(desk: 
     assert "All matches of this product" in report.explanation.price
     assert told.surplus.value == (500_000 + 800_000)
     assert (told.window, told.bids, told.asks) == (NOW_S + WINDOW_S, 2, 2)
+
+
+def here(buyer: str, limit: str, *regions: str, nonce: int = 0, count: int = 1) -> SignedBid:
+    wanting = Terms(block=True, regions=regions)
+    return block(buyer, limit, wanting=wanting, nonce=nonce, count=count)
+
+
+def test_where_no_price_suits_all_each_region_that_bids_tell_apart_has_its_own(desk: Desk) -> None:
+    near, far = profile(region="FR/EU"), profile(region="US")
+    desk.hear(
+        advert("ada", 0, at="1.00", hardware=near),
+        advert("ada", 1, at="1.05", hardware=profile(region="DE/EU")),
+        advert("eve", at="1.60", hardware=far),
+    )
+    cheap, dear = here("bob", "1.20", "EU"), here("dan", "1.80", "US")
+    third, lost = here("dan", "1.15", "EU", nonce=1), here("dan", "1.10", "EU", nonce=2)
+    desk.submit(cheap, dear, third, lost)
+    told = close(desk)
+    assert [(one.regions, one.price) for one in told.classes] == [
+        (("DE/EU", "FR/EU"), price("1.10")),
+        (("US",), price("1.60")),
+    ]
+    assert (desk.report(cheap).price, desk.report(dear).price) == (price("1.10"), price("1.60"))
+    how = desk.report(dear).explanation
+    assert how is not None
+    assert how.price.startswith("All matches of this product in US in auction")
+
+
+def test_a_gang_in_two_regions_binds_them_to_one_price_or_none(desk: Desk) -> None:
+    desk.hear(
+        advert("ada", 0, at="1.00"),
+        advert("ada", 1, at="1.10"),
+        advert("eve", 0, at="1.05", hardware=profile(region="US")),
+        advert("eve", 1, at="1.60", hardware=profile(region="US")),
+    )
+    desk.submit(
+        here("bob", "1.20", "EU"),
+        here("dan", "1.80", "US"),
+        here("dan", "3.00", nonce=1, count=2),
+    )
+    (one,) = close(desk).classes
+    assert (one.regions, one.price, len(one.fills)) == ((), None, 3)
 
 
 def test_who_is_left_out_raises_the_price_to_its_limit(desk: Desk) -> None:
