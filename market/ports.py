@@ -30,7 +30,7 @@ from cloud_gpu.protocol.news import Topic
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.product import Product
-from cloud_gpu.protocol.receipts import Receipt, SignedReceipt
+from cloud_gpu.protocol.receipts import Receipt
 from cloud_gpu.protocol.rounds import RoundHeader, SignedHeader
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
@@ -42,11 +42,20 @@ Taken: TypeAlias = (
 )
 """What comes out of the inbox."""
 
-SignReceipts = Callable[[Sequence[Receipt]], Sequence[SignedReceipt]]
-"""In order; one at least."""
+SignReceipts = Callable[[Sequence[Receipt]], Sequence[bytes]]
+"""One at least; in order, each the JSON of a `SignedReceipt`."""
 
 
 SignHeader = Callable[[RoundHeader], SignedHeader]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundBid:
+    """A bid that passed the door."""
+
+    id: Digest
+    octets: bytes
+    """The JSON of its `SignedBid`, as it came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +75,7 @@ Place: TypeAlias = tuple[int | str, ...]
 class Inbox(Protocol):
     """Verified orders, durable before they are acknowledged. All calls raise StorageFailed."""
 
-    def keep_bids(self, orders: Sequence[SignedBid], received_at: Instant) -> Sequence[Kept]:
+    def keep_bids(self, bids: Sequence[SoundBid], received_at: Instant) -> Sequence[Kept]:
         """The place of each, in one commit. The same bid has the same place for ever."""
 
     def kept(self, bid: Digest) -> Kept | None:

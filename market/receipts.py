@@ -6,7 +6,7 @@ from functools import partial
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.receipts import sign_receipts
+from cloud_gpu.protocol.receipts import write_receipts
 from cloud_gpu.protocol.rounds import NEVER, RoundHeader, SignedHeader
 from cloud_gpu.protocol.signing import Domain, state
 from market.ports import SignHeader, SignReceipts
@@ -17,7 +17,7 @@ RECEIPT_LIFE_S = 30 * limits.ORDER_LIFE_S_MAX
 
 def receipt_signer(key: Signer, domain: Domain) -> SignReceipts:
     """A function that signs receipts, one signature for all that it is given."""
-    return partial(sign_receipts, key=key, domain=domain, life_s=RECEIPT_LIFE_S)
+    return partial(write_receipts, key=key, domain=domain, life_s=RECEIPT_LIFE_S)
 
 
 def header_signer(key: Signer) -> SignHeader:

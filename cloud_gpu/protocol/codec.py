@@ -61,8 +61,14 @@ def _refuse_inexact(found: Any) -> None:
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_builtin, order="sorted")
-_INEXACT: Final = re.compile(rb"[:\[,]-?\d+(?:[.eE]|(?<=\d{16}))")
-"""Where a float may stand, or an integer that RFC 8785 cannot write exactly."""
+_SHAPES: Final = bytes.maketrans(b"0123456789-[,", b"00000000000::")
+_FLOAT: Final = re.compile(rb":0+[.eE]")
+
+
+def _is_whole(written: bytes) -> bool:
+    """Whether no float stands there, nor an integer that RFC 8785 cannot write exactly."""
+    shape = written.translate(_SHAPES)
+    return _LONG_NUMBER not in shape and _FLOAT.search(shape) is None
 
 
 def to_json(value: object) -> bytes:
@@ -75,7 +81,7 @@ def to_json(value: object) -> bytes:
         written.isascii()
         and written[:1] in b'{["tf'
         and b"null" not in written  # a float that is no number is written so
-        and _INEXACT.search(written) is None
+        and _is_whole(written)
     )
     if is_plain:  # RFC 8785 wants no more than sorted names
         return written

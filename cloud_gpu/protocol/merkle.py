@@ -34,7 +34,7 @@ class Tree:
 
     def __init__(self, leaves: Sequence[Digest]) -> None:
         self.count = len(leaves)
-        self._levels = [[leaf.raw for leaf in leaves]]
+        self._levels = [list(leaves)]
         while len(self._levels[-1]) > 1:
             level = self._levels[-1]
             pairs = [_parent(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
@@ -43,7 +43,7 @@ class Tree:
     @property
     def root(self) -> Digest:
         """Of an empty list, too."""
-        return _root(self.count, self._levels[-1][0] if self.count else b"")
+        return _root(self.count, self._levels[-1][0].raw if self.count else b"")
 
     def path(self, place: int) -> Path:
         """From an entry to the root."""
@@ -51,7 +51,7 @@ class Tree:
         siblings, at = [], place
         for level in self._levels[:-1]:
             if (at ^ 1) < len(level):
-                siblings.append(Digest(level[at ^ 1]))
+                siblings.append(level[at ^ 1])
             at //= 2
         return Path(place=place, count=self.count, siblings=tuple(siblings))
 
@@ -60,19 +60,19 @@ def leads_to(root: Digest, entry: bytes, path: Path) -> bool:
     """Whether the list behind `root` has this entry at the path's place."""
     if not 0 <= path.place < path.count < 2**64:
         return False
-    node, at, width, siblings = leaf_of(entry).raw, path.place, path.count, list(path.siblings)
+    node, at, width, siblings = leaf_of(entry), path.place, path.count, list(path.siblings)
     while width > 1:
         if (at ^ 1) < width:
             if not siblings:
                 return False
-            other = siblings.pop(0).raw
+            other = siblings.pop(0)
             node = _parent(other, node) if at % 2 else _parent(node, other)
         at, width = at // 2, (width + 1) // 2
-    return not siblings and _root(path.count, node) == root
+    return not siblings and _root(path.count, node.raw) == root
 
 
-def _parent(left: bytes, right: bytes) -> bytes:
-    return keccak256(_NODE + left + right).raw
+def _parent(left: Digest, right: Digest) -> Digest:
+    return keccak256(_NODE + left.raw + right.raw)
 
 
 def _root(count: int, top: bytes) -> Digest:

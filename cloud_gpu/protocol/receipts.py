@@ -7,6 +7,7 @@ the receipts, and each travels with its path. One alone is a tree of one leaf.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import ClassVar
 
 from cloud_gpu.protocol.codec import to_json
@@ -60,18 +61,33 @@ def sign_receipts(
     The market answers for them until `life_s` seconds after the newest was received.
     """
     tree = Tree([leaf_of(to_json(each)) for each in receipts])
-    newest = max(receipts, key=lambda each: each.inbox)
-    root = state(
-        ReceiptRoot(market=key.address, root=tree.root),
-        domain,
-        key,
-        nonce=newest.inbox,
-        expiry=unix_seconds(newest.received_at) + life_s,
-    )
+    root = _root(receipts, tree, key, domain, life_s)
     return [
         SignedReceipt(body=each, path=tree.path(place), root=root)
         for place, each in enumerate(receipts)
     ]
+
+
+def write_receipts(
+    receipts: Sequence[Receipt], key: Signer, domain: Domain, *, life_s: int
+) -> list[bytes]:
+    """As `sign_receipts`, each as its canonical JSON: what they share is written once."""
+    bodies = [to_json(each) for each in receipts]
+    tree = Tree([leaf_of(each) for each in bodies])
+    root = to_json(_root(receipts, tree, key, domain, life_s))
+    return [
+        b'{"body":%b,"path":%b,"root":%b}' % (body, to_json(tree.path(place)), root)
+        for place, body in enumerate(bodies)
+    ]
+
+
+def _root(
+    receipts: Sequence[Receipt], tree: Tree, key: Signer, domain: Domain, life_s: int
+) -> Statement[ReceiptRoot]:
+    newest = max(receipts, key=attrgetter("inbox"))
+    body = ReceiptRoot(market=key.address, root=tree.root)
+    expiry = unix_seconds(newest.received_at) + life_s
+    return state(body, domain, key, nonce=newest.inbox, expiry=expiry)
 
 
 def check_receipt(

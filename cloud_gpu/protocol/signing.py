@@ -82,7 +82,11 @@ class TypedData(Value, frozen=True, kw_only=True):
 
     def digest(self, domain: Domain) -> Digest:
         """What is signed: keccak256(0x19 0x01 || domain separator || struct hash)."""
-        return keccak256(_prefix(domain) + self.struct_hash().raw)
+        return _digest_of(self.struct_hash(), domain)
+
+
+def _digest_of(struct_hash: Digest, domain: Domain) -> Digest:
+    return keccak256(_prefix(domain) + struct_hash.raw)
 
 
 _NATIVE: Final = {"bool": "31x?", "uint8": "31xB", "uint16": "30xH", "uint32": "28xI"} | {
@@ -168,12 +172,13 @@ _VERIFY: Final = object()
 class Verified(Generic[DataT]):
     """A typed value whose signature was checked; only `verify` makes one."""
 
-    __slots__ = ("account", "digest", "payload", "signature", "signer")
+    __slots__ = ("account", "digest", "payload", "signature", "signer", "struct_hash")
 
     def __init__(
         self,
         made_by: object,
         signed: Signed[DataT],
+        struct_hash: Digest,
         digest: Digest,
         account: Address,
         signer: Address,
@@ -181,6 +186,7 @@ class Verified(Generic[DataT]):
         assert made_by is _VERIFY, "only verify() makes a Verified value"
         self.payload = signed.payload
         self.signature = signed.signature
+        self.struct_hash = struct_hash
         self.digest = digest
         self.account = account
         self.signer = signer
@@ -218,14 +224,15 @@ def verify(
 
     `at` is in Unix seconds. Rejects: BAD_SIGNATURE, KEY_NOT_AUTHORISED.
     """
-    digest = signed.payload.digest(domain)
+    struct_hash = signed.payload.struct_hash()
+    digest = _digest_of(struct_hash, domain)
     what = type(signed.payload).__name__
     signer = _signer_for(
         digest, signed.signature, what, account=account, keys=keys, role=signed.payload.ROLE, at=at
     )
     if isinstance(signer, Rejection):
         return signer
-    return Verified(_VERIFY, signed, digest, account, signer)
+    return Verified(_VERIFY, signed, struct_hash, digest, account, signer)
 
 
 def _signer_for(

@@ -12,15 +12,14 @@ import anyio
 from anyio import to_thread
 from fastapi import Request
 
-from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.futures import FutureOrder
-from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.orders import Bid, SignedBid
 from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import Receipt
-from cloud_gpu.protocol.signing import Signed
+from cloud_gpu.protocol.signing import Signed, Verified
 from cloud_gpu.protocol.values import Digest
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
@@ -39,6 +38,7 @@ from market.ports import (
     NewsView,
     RoundsView,
     SignReceipts,
+    SoundBid,
 )
 from market.rules import MarketRules
 from market.standing import Standing, health_at
@@ -84,19 +84,19 @@ class Front:
         """Now."""
         return health_at(self.standing(), self.clock.now())
 
-    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Acknowledged]:
+    async def take(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
         """Keep verified orders; returns once they are durable. Raises StorageFailed."""
         found = await self._taking.take(orders)
         self.arrived()
         return found
 
-    async def _keep(self, orders: Sequence[SignedBid]) -> Sequence[Kept]:
+    async def _keep(self, orders: Sequence[SoundBid]) -> Sequence[Kept]:
         return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
 
     async def _acknowledge(
-        self, orders: Sequence[SignedBid], kept: Sequence[Kept]
+        self, orders: Sequence[SoundBid], kept: Sequence[Kept]
     ) -> Sequence[Acknowledged]:
-        keys = [order.bid.payload.id for order in orders]
+        keys = [order.id for order in orders]
         return await self.computed(self.acknowledged, keys, kept)
 
     async def _read_news(self, after: int, count_max: int) -> Sequence[KeptNews]:
@@ -109,7 +109,7 @@ class Front:
             for order, each in zip(orders, kept, strict=True)
         ]
         return [
-            Acknowledged(receipt=to_json(receipt), status=201 if each.is_new else 200)
+            Acknowledged(receipt=receipt, status=201 if each.is_new else 200)
             for receipt, each in zip(self.sign(receipts), kept, strict=True)
         ]
 
@@ -140,19 +140,18 @@ class Front:
         """Those at hand."""
         return MappingProxyType(self._products)
 
-    def judge(self, order: SignedBid) -> Rejection | None:
-        """Why the market does not take a bid now, if its product is known here."""
-        found = check_bid(
+    def judge(self, order: SignedBid) -> Verified[Bid] | Rejection:
+        """Whether the market takes a bid now, if its product is known here."""
+        return check_bid(
             order,
             rules=self.rules,
             products=self._products,
             fee=self.standing().fee,
             at=self.clock.now() // 1000,
         )
-        return found if isinstance(found, Rejection) else None
 
     def judge_future(self, order: Signed[FutureOrder]) -> Rejection | None:
-        """As `judge`, of an order of futures."""
+        """Why the market does not take an order of futures now."""
         at = self.clock.now() // 1000
         found = check_future(order, rules=self.rules, products=self._products, at=at)
         return found if isinstance(found, Rejection) else None

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import anyio
 from fastapi.responses import Response
 
-from cloud_gpu.protocol.orders import SignedBid
-from market.ports import Kept
+from market.ports import Kept, SoundBid
 
 ORDERS_AT_ONCE = 2_000
 _GATHER_S = 0.001
@@ -36,7 +35,7 @@ class Acknowledged:
 
 
 class _Waiting:
-    def __init__(self, orders: Sequence[SignedBid]) -> None:
+    def __init__(self, orders: Sequence[SoundBid]) -> None:
         self.orders = orders
         self.turn = anyio.Event()
         self.found: Sequence[Acknowledged] | Exception | None = None
@@ -47,9 +46,9 @@ class Taking:
 
     def __init__(
         self,
-        keep: Callable[[Sequence[SignedBid]], Awaitable[Sequence[Kept]]],
+        keep: Callable[[Sequence[SoundBid]], Awaitable[Sequence[Kept]]],
         acknowledge: Callable[
-            [Sequence[SignedBid], Sequence[Kept]], Awaitable[Sequence[Acknowledged]]
+            [Sequence[SoundBid], Sequence[Kept]], Awaitable[Sequence[Acknowledged]]
         ],
     ) -> None:
         """`keep` writes orders in one commit; it is not called again before it returned."""
@@ -57,7 +56,7 @@ class Taking:
         self._queue: list[_Waiting] = []
         self._has_writer = False
 
-    async def take(self, orders: Sequence[SignedBid]) -> Sequence[Acknowledged]:
+    async def take(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
         """The receipt of each order, once they are durable. Raises StorageFailed."""
         waiting = _Waiting(orders)
         self._queue.append(waiting)

@@ -24,7 +24,7 @@ from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
-from market.ports import Kept, Taken
+from market.ports import Kept, SoundBid, Taken
 from market.store.database import Database, table_of
 from market.store.tables import InboxRow
 from market.store.turns import Turn, in_postgres, in_sqlite
@@ -43,10 +43,9 @@ class SqlInbox:
         self._table = table_of(InboxRow)
         self._turn: Turn = in_postgres if database.is_postgres else in_sqlite
 
-    def keep_bids(self, orders: Sequence[SignedBid], received_at: Instant) -> Sequence[Kept]:
+    def keep_bids(self, bids: Sequence[SoundBid], received_at: Instant) -> Sequence[Kept]:
         """See `Inbox`."""
-        rows = [(str(order.bid.payload.id), to_json(order)) for order in orders]
-        return self._keep(rows, received_at)
+        return self._keep([(str(each.id), each.octets) for each in bids], received_at)
 
     def keep_cancellation(self, cancellation: SignedCancellation, received_at: Instant) -> int:
         """See `Inbox`."""

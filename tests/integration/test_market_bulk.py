@@ -12,6 +12,7 @@ from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from market.api.bodies import BODY_BYTES_MAX, BULK_BYTES_MAX
 from market.api.schemas import Placed
+from market.ports import SoundBid
 from market.rate_limits import BULK_ORDERS_MAX
 from market.store.inbox import SqlInbox
 from tests.support.market_api import Api
@@ -99,9 +100,9 @@ async def test_requests_that_arrive_together_share_commits(
     commits: list[int] = []
     keep = SqlInbox.keep_bids
 
-    def counted(inbox: SqlInbox, orders: list[SignedBid], received_at: int) -> object:
-        commits.append(len(orders))
-        return keep(inbox, orders, received_at)
+    def counted(inbox: SqlInbox, bids: list[SoundBid], received_at: int) -> object:
+        commits.append(len(bids))
+        return keep(inbox, bids, received_at)
 
     monkeypatch.setattr(SqlInbox, "keep_bids", counted)
     orders = [order("bob", nonce=n) for n in range(40)]
@@ -131,11 +132,11 @@ async def test_a_disk_that_fails_once_refuses_those_who_waited_and_nobody_after_
 ) -> None:
     keep, calls = SqlInbox.keep_bids, []
 
-    def fails_first(inbox: SqlInbox, orders: list[SignedBid], received_at: int) -> object:
-        calls.append(len(orders))
+    def fails_first(inbox: SqlInbox, bids: list[SoundBid], received_at: int) -> object:
+        calls.append(len(bids))
         if len(calls) == 1:
             raise StorageFailed("database or disk is full")
-        return keep(inbox, orders, received_at)
+        return keep(inbox, bids, received_at)
 
     monkeypatch.setattr(SqlInbox, "keep_bids", fails_first)
     found: list[int] = []

@@ -24,7 +24,7 @@ from market.api.routes import events
 from market.store.database import Database
 from tests.integration.test_market_pages import point
 from tests.support.market_api import api_on
-from tests.unit.market.builders import NOW_S, RULES, advert, machine, opened, order, price
+from tests.unit.market.builders import NOW_S, RULES, advert, machine, opened, order, price, sound
 
 load_all_checks()
 EXAMPLES = 12
@@ -54,7 +54,7 @@ def contract(
         report = LeaseReport(
             terms=lease.terms, bid=lease.bid, state=LeaseState.FUNDED, paid=TokenAmount(0)
         )
-        api.inbox.keep_bids([bid], api.clock.now())
+        api.inbox.keep_bids([sound(bid)], api.clock.now())
         offered = [advert("ada", index) for index in range(3)]
         api.view.write(
             [

@@ -38,6 +38,7 @@ from tests.unit.market.builders import (
     price,
     product,
     profile,
+    sound,
     standing,
 )
 
@@ -56,8 +57,8 @@ def database(database_url: str) -> Iterator[Database]:
 def test_positions_count_without_gaps_and_a_place_is_given_once(database: Database) -> None:
     inbox = SqlInbox(database)
     first, second, third = (order("bob", nonce=n) for n in (1, 2, 3))
-    assert inbox.keep_bids([first], NOW) == [Kept(position=1, received_at=NOW, is_new=True)]
-    assert inbox.keep_bids([second, first, third, third], NOW + 99) == [
+    assert inbox.keep_bids([sound(first)], NOW) == [Kept(position=1, received_at=NOW, is_new=True)]
+    assert inbox.keep_bids([sound(each) for each in (second, first, third, third)], NOW + 99) == [
         Kept(position=2, received_at=NOW + 99, is_new=True),
         Kept(position=1, received_at=NOW, is_new=False),
         Kept(position=3, received_at=NOW + 99, is_new=True),
@@ -72,7 +73,7 @@ def test_positions_count_without_gaps_and_a_place_is_given_once(database: Databa
 
 def test_a_cancellation_takes_one_place_behind_its_bid(database: Database) -> None:
     inbox, bid = SqlInbox(database), order("bob")
-    inbox.keep_bids([bid], NOW)
+    inbox.keep_bids([sound(bid)], NOW)
     body = Cancellation(bid=bid.bid.payload.id)
     cancellation = state(body, DOMAIN, key("bob"), nonce=1, expiry=NOW_S + 9)
     assert inbox.keep_cancellation(cancellation, NOW) == 2
@@ -85,11 +86,12 @@ def test_many_writers_at_once_lose_no_order_and_share_no_position(
 ) -> None:
     """Each writer has connections of its own, as other processes have."""
     orders = [order("bob", nonce=n) for n in range(60)]
+    bids = [sound(each) for each in orders]
     others = [Database(database_url) for _ in range(3)]
     inboxes = [SqlInbox(each) for each in (database, *others)]
     with ThreadPoolExecutor(8) as pool:
         kept = list(
-            pool.map(lambda n: inboxes[n % 4].keep_bids([orders[n]], NOW)[0], range(len(orders)))
+            pool.map(lambda n: inboxes[n % 4].keep_bids([bids[n]], NOW)[0], range(len(bids)))
         )
     assert sorted(each.position for each in kept) == list(range(1, 61))
     found = {
@@ -107,7 +109,7 @@ def test_a_reader_never_sees_a_position_before_all_that_precede_it(
 ) -> None:
     """Without the turn, a later position could be committed and read before an earlier one."""
     other, inbox = Database(database_url), SqlInbox(database)
-    batches = [[order("bob", nonce=10 * n + k) for k in range(1 + n % 3)] for n in range(24)]
+    batches = [[sound(order("bob", nonce=10 * n + k)) for k in range(1 + n % 3)] for n in range(24)]
     total = sum(len(batch) for batch in batches)
     seen: list[int] = []
     with ThreadPoolExecutor(4) as pool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import MarketEffect, PublishRound
 from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.receipts import Receipt, SignedReceipt
@@ -59,7 +59,7 @@ def receipt_of(
 ) -> SignedReceipt:
     """As a market answers for an order that came alone."""
     receipt = Receipt(order=order, inbox=inbox, received_at=at)
-    return receipt_signer(signer, DOMAIN)([receipt])[0]
+    return from_json(receipt_signer(signer, DOMAIN)([receipt])[0], SignedReceipt)
 
 
 def resealed(

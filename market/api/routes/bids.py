@@ -13,12 +13,14 @@ from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.receipts import SignedReceipt
+from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import read_body, read_id
+from market.api.bodies import parsed, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
+from market.ports import SoundBid
 
 router = APIRouter(prefix="/v1/bids", tags=["bids"])
 
@@ -35,21 +37,20 @@ async def place(request: Request) -> Response:
     The bid's id is its idempotency key; a header `Idempotency-Key` may only repeat it.
     """
     front = front_of(request)
-    order = await read_body(request, SignedBid)
-    bid = order.bid.payload.id
-    key = request.headers.get("idempotency-key", str(bid)).strip('"')
-    if key != str(bid):
-        raise malformed("Idempotency-Key", key, f"{bid}, the bid's id, or none")
+    body = await request.body()
+    order = parsed(body, SignedBid, "body")
+    key = request.headers.get("idempotency-key")
+    if key is not None and key.strip('"') != str(order.bid.payload.id):
+        raise malformed("Idempotency-Key", key, f"{order.bid.payload.id}, the bid's id, or none")
     await front.know_product(order.bid.payload.product)
-    refused = front.judge(order)
-    if refused is None:
+    found = front.judge(order)
+    if isinstance(found, Verified):
         front.limiting.spend_account(order.bid.payload.buyer)
-        answer = (await front.take([order]))[0]
-    elif (before := await front.in_thread(front.kept_before, order, refused)) is not None:
-        answer = front.acknowledged([bid], [before])[0]
-    else:
-        raise Refused(refused)
-    return answer.response
+        return (await front.take([SoundBid(id=found.struct_hash, octets=body)]))[0].response
+    before = await front.in_thread(front.kept_before, order, found)
+    if before is None:
+        raise Refused(found)
+    return front.acknowledged([order.bid.payload.id], [before])[0].response
 
 
 @router.get("/{bid}", responses=answers(BidReport))

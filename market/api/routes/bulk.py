@@ -9,11 +9,13 @@ from fastapi.responses import Response
 
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.signing import Verified
 from market.api.bodies import parsed, read_list
 from market.api.errors import Refused, problem_of
 from market.api.front import Front, front_of
 from market.api.schemas import Placed, answers, json_list, takes
 from market.api.taking import Acknowledged
+from market.ports import SoundBid
 from market.rate_limits import BULK_ORDERS_MAX
 
 PATH = "/v1/bids:bulk"
@@ -34,34 +36,36 @@ async def place_many(request: Request) -> Response:
     if refused is not None:
         raise refused
     examined = await front.computed(_examine_all, front, bodies)
-    sound = [each for each in examined if isinstance(each, SignedBid)]
+    sound = [each for each in examined if isinstance(each, SoundBid)]
     taken = await front.take(sound) if sound else ()
     body = await front.computed(_written, examined, taken)
     return Response(body, media_type="application/json")
 
 
-def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SignedBid | bytes]:
+def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SoundBid | bytes]:
     return [_examine(front, place, body) for place, body in enumerate(bodies)]
 
 
-def _examine(front: Front, place: int, body: bytes) -> SignedBid | bytes:
+def _examine(front: Front, place: int, body: bytes) -> SoundBid | bytes:
     """A bid to keep, or the answer that it has already: a `Placed` as JSON."""
     try:
         order = parsed(body, SignedBid, f"body[{place}]")
     except Refused as unread:
         return _told(unread)
     front.read_products(order.bid.payload.product)
-    rejection = front.judge(order)
-    if rejection is None:
+    found = front.judge(order)
+    if isinstance(found, Verified):
         refused = front.limiting.refused_account(order.bid.payload.buyer)
-        return order if refused is None else _told(refused)
-    before = front.kept_before(order, rejection)
+        if refused is not None:
+            return _told(refused)
+        return SoundBid(id=found.struct_hash, octets=body)
+    before = front.kept_before(order, found)
     if before is None:
-        return _told(Refused(rejection))
+        return _told(Refused(found))
     return _placed(front.acknowledged([order.bid.payload.id], [before])[0])
 
 
-def _written(examined: Sequence[SignedBid | bytes], taken: Sequence[Acknowledged]) -> bytes:
+def _written(examined: Sequence[SoundBid | bytes], taken: Sequence[Acknowledged]) -> bytes:
     rest = map(_placed, taken)
     return json_list([each if isinstance(each, bytes) else next(rest) for each in examined])
 

@@ -19,6 +19,7 @@ from cloud_gpu.protocol.chain_events import (
     MarketRegistered,
     ProductRegistered,
 )
+from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import MarketEffect, ReportBid, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted, DeadlinePassed
@@ -41,6 +42,7 @@ from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.books.book import RestingAsk, RestingBid
 from market.health import health_of
 from market.matchmaker import Matchmaker
+from market.ports import SoundBid
 from market.rules import MarketRules, MatchmakerEvent
 from market.standing import Standing
 
@@ -159,6 +161,11 @@ def order(
     }
     bid = Bid(**(fields | changes))  # type: ignore[arg-type]
     return SignedBid(bid=sign(bid, DOMAIN, key(signer or buyer)), terms=terms)
+
+
+def sound(signed: SignedBid) -> SoundBid:
+    """As the door hands it to the inbox."""
+    return SoundBid(id=signed.bid.payload.id, octets=to_json(signed))
 
 
 def product(number: int = 1, gpus: int = 1, **changes: object) -> ProductRegistered:

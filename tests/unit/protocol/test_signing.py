@@ -198,7 +198,14 @@ def test_recover_when_given_any_bytes_then_never_raises(raw: bytes) -> None:
 def test_verified_when_made_by_hand_then_refused() -> None:
     signed = sign(_voucher(), DOMAIN, KEY)
     with pytest.raises(AssertionError, match="only verify"):
-        Verified(object(), signed, _voucher().digest(DOMAIN), KEY.address, KEY.address)
+        Verified(
+            object(),
+            signed,
+            _voucher().struct_hash(),
+            _voucher().digest(DOMAIN),
+            KEY.address,
+            KEY.address,
+        )
 
 
 def _binding(nonce: int = 1, expiry: int = 100) -> Statement[NodeBinding]:
