@@ -302,6 +302,8 @@ class Client:
                 adverts += [each.advert for each in found if each.advert is not None]
         else:
             lease = given
+        promised = await self._market.promised_node(lease.machine)
+        adverts += [] if promised is None else [promised]
         view, products = await self._chain.machine(lease.machine), await self.products()
         product = next((each for each in products if each.id == view.product), None)
         if product is None:

@@ -368,7 +368,7 @@ class Lease:
             gpu_class=self.report.profile.gpu_class,
             gpus=self.gpus,
             price=self.funded.price,
-            ran_s=max(0, self._line.now() // 1000 - tab.started_at) if tab else 0,
+            ran_s=max(0, min(self._line.now() // 1000, tab.ends_at) - tab.started_at) if tab else 0,
             paid=paid,
             refund=cap - paid if over else (frozen.refund if frozen else TokenAmount(0)),
             reason=over.reason if over else LeaseEndReason.STOPPED,

@@ -64,20 +64,19 @@ class Payments:
         if now < self._again_at:
             return []
         at = self._time.at(now)
-        silent = now - self._heard_at > self._silence_borne
-        amount = None if silent else self.tab.raise_to_due(at)
+        amount = None if self._is_silent(now) else self.tab.raise_to_due(at)
         if amount is not None or self._newest is None:
             # Of a lease that costs next to nothing the first one says 0, and still counts.
             self._newest = self._purse.voucher(self.tab.terms.key, self.tab.promised)
         self._again_at = self._next_at(at, now)
         return [Send(peer=self._node, message=VoucherGiven(voucher=self._newest))]
 
-    @property
-    def _silence_borne(self) -> int:
-        return self._rhythm.voucher_interval_s * 1_000 + self._rhythm.resend
+    def _is_silent(self, now: Instant) -> bool:
+        borne = self._rhythm.voucher_interval_s * 1_000 + self._rhythm.resend
+        return now - self._heard_at > borne
 
     def _next_at(self, at: int, now: Instant) -> Instant:
-        if self._acknowledged < self.tab.promised:
+        if self._acknowledged < self.tab.promised or self._is_silent(now):
             return now + self._rhythm.resend
         due = self.tab.next_due_at(at)
         pulse = now + self._rhythm.node_silence // 3

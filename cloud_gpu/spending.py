@@ -110,8 +110,7 @@ class Tab:
         The amount rises twice an interval: a node whose clock is ahead, or a voucher that is late,
         then finds some of the interval before still paid for.
         """
-        elapsed = max(0, at - self.started_at) // self._step_s * self._step_s
-        due = amount_due(self.terms.cap, self.terms.duration, elapsed, self._interval_s)
+        due = self._due(at)
         if due <= self.promised:
             return None
         self.promised = due
@@ -122,7 +121,13 @@ class Tab:
         """When the next voucher is to be signed, Unix seconds; None: the whole cap is promised."""
         if self.promised >= self.terms.cap:
             return None
+        if self._due(at) > self.promised:  # it was not signed in its time: the node was silent
+            return at
         return at - (at - self.started_at) % self._step_s + self._step_s
+
+    def _due(self, at: int) -> TokenAmount:
+        elapsed = max(0, at - self.started_at) // self._step_s * self._step_s
+        return amount_due(self.terms.cap, self.terms.duration, elapsed, self._interval_s)
 
 
 class Promises:

@@ -64,8 +64,8 @@ def lease_given(
 ) -> LeaseGiven:
     """The lease as the chain has it, and where its node is. Raises `Rejected`.
 
-    Its node is found by an advert of the same provider and product, the machine's own where a group
-    buy opened it: what it asked for is not listed any more.
+    Its node is found by the machine's own advert: the one by which a group buy opened it, or the
+    one by which its node says that it serves a future; else by any of its provider and product.
     """
     if view.seq != lease.seq or view.status is not MachineStatus.FUNDED:
         state = view.status.name.lower()

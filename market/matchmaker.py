@@ -46,6 +46,7 @@ from market.lanes.indexing import Indexing
 from market.lanes.keeping import Keeper
 from market.lanes.leasing import BidStep, calls_of, unanswered
 from market.lanes.outcomes import Outcomes
+from market.lanes.promised_nodes import PromisedNodes
 from market.lanes.publishing import Publisher
 from market.lanes.rounds import Rounds
 from market.rules import MarketRules, MatchmakerEvent, RulesSet
@@ -92,6 +93,7 @@ class Matchmaker:
         groups = GroupOutcomes(self._floor, self._groups, self._pledges)
         self._outcomes = Outcomes(self._floor, self._contracts, groups, self._keeper)
         self._indexing = Indexing(self._floor)
+        self._nodes = PromisedNodes(self._floor)
         self._inbox = 0
 
     @property
@@ -137,6 +139,7 @@ class Matchmaker:
                 self._pledges.admit(event)
             case _:
                 self._outcomes.apply(event)
+                self._nodes.follow(event)
         self._publisher.note(event, floor)
         self._indexing.advance()
         self._rounds.plan()
@@ -169,6 +172,8 @@ class Matchmaker:
         if self._groups.is_for_groups(advert):
             asked = self._groups.examine(advert, at)
             return asked if isinstance(asked, Rejection) else None
+        if self._nodes.is_meant(advert):
+            return self._nodes.examine(advert, at)
         found = floor.shelf.examine(advert, rules=floor.rules, at=at, batch=0)
         return found if isinstance(found, Rejection) else None
 
@@ -198,6 +203,7 @@ class Matchmaker:
         effects += [ReportFuture(report=each.report) for each in floor.futures.orders()]
         effects += self._contracts.restated()
         effects += self._futures.listing.restated()
+        effects += self._nodes.restated()
         effects += self._groups.restated()
         effects += self._indexing.restated()
         effects += self._blocks.restated()
@@ -214,7 +220,7 @@ class Matchmaker:
             floor.shelf.rows(),
             floor.verifiers.rows(),
             [[name, rows] for name, rows in floor.ledger.rows()],
-            [floor.futures.rows(), self._futures.ends, self._futures.has_news],
+            [floor.futures.rows(), self._futures.ends, self._futures.has_news, self._nodes.rows()],
             [floor.groups.rows(), self._groups.rows(), self._keeper.rows()],
             self._indexing.rows(),
             self._blocks.rows(),
@@ -255,6 +261,9 @@ class Matchmaker:
         floor = self._floor
         if self._groups.is_for_groups(advert):
             self._groups.hear(advert)
+            return
+        if self._nodes.is_meant(advert):
+            self._nodes.hear(advert)
             return
         ask = floor.shelf.examine(advert, rules=floor.rules, at=floor.at, batch=floor.batch())
         if isinstance(ask, RestingAsk):

@@ -24,7 +24,7 @@ from cloud_gpu.protocol.group_reports import (
     CampaignState,
     PledgeReport,
 )
-from cloud_gpu.protocol.lease import LeaseReport, LeaseState
+from cloud_gpu.protocol.lease import LeaseReport, LeaseState, MachineKey
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import Topic
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -180,6 +180,9 @@ class FuturesView(Protocol):
         self, account: Address, count_max: int, before: int | None = None
     ) -> Sequence[ContractReport]:
         """Contracts of which an account is a side, newest first, before this number."""
+
+    def node(self, machine: MachineKey) -> SignedAdvert | None:
+        """Where the node of a machine is that was promised to a future; None: it was not heard."""
 
     def index(self, after: str = "", count_max: int | None = None) -> Sequence[IndexPoint]:
         """The newest point of each GPU class, by class, behind `after`."""

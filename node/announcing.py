@@ -33,7 +33,11 @@ _Offer: TypeAlias = tuple[int, Address]
 
 
 class Announcements:
-    """The asks of one node's machines."""
+    """The asks of one node's machines.
+
+    One for a machine that is promised ahead names Futures as its matcher: nobody opens it, it says
+    where the node is to whom the lease will be for.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class Announcements:
         binding: Statement[NodeBinding],
         addresses: Sequence[str],
         policies: Mapping[int, Policy],
+        futures: Address,
         interval_s: int,
         clearance_s: int,
         domain: Domain,
@@ -49,11 +54,12 @@ class Announcements:
     ) -> None:
         """`clearance_s`: see `ending_before`, of what a machine was promised ahead for.
 
-        `threshold`: the utilisation from which on machines are kept for firm leases.
+        `threshold`: the utilisation from which on machines are kept for firm leases. `futures` is
+        the contract by which machines are promised; zero: there is none.
         """
         self.provider: Address = binding.body.provider
         self._binding, self._addresses = binding, tuple(addresses)
-        self._policies, self._interval_s = dict(policies), interval_s
+        self._policies, self._futures, self._interval_s = dict(policies), futures, interval_s
         self._clearance_s, self._threshold = clearance_s, threshold
         self._domain, self._key = domain, key
         self._healthy: dict[int, HardwareProfile] = {}
@@ -89,6 +95,7 @@ class Announcements:
         if event.healthy and event.machine.provider == self.provider:
             if self._healthy.get(index) != event.profile:
                 self._withdraw(index)
+                self._drop((index, self._futures))
             self._healthy[index] = event.profile
         else:
             self._healthy.pop(index, None)
@@ -137,6 +144,7 @@ class Announcements:
                 and index not in busy
                 and index in self._healthy
             )
+            self._stand_by(index, ledger, review, is_bound=is_bound)
             policy = self._policy(index, ledger, review.now)
             if policy is not None and policy.is_interruptible and is_free and room is not None:
                 room -= 1
@@ -157,10 +165,24 @@ class Announcements:
             return policy
         return ending_before(policy, promised, now, self._clearance_s)
 
+    def _stand_by(self, index: int, ledger: Ledger, review: Review, *, is_bound: bool) -> None:
+        """Say where a promised machine is, also while it is let, or no new lease is wanted."""
+        machine, offer = ledger.machines.get(index), (index, self._futures)
+        is_promised = ledger.promised_from(index) is not None
+        if machine is None or not (is_promised and is_bound and index in self._healthy):
+            self._drop(offer)
+            return
+        policy = self._policies[index]
+        self._renew(offer, ledger.next_seq(index), machine.product, policy, review.now)
+        self._announce(offer, review)
+
     def _withdraw(self, index: int) -> None:
         for matcher in self._policies[index].matchers:
-            self._adverts.pop((index, matcher), None)
-            self._next_at.pop((index, matcher), None)
+            self._drop((index, matcher))
+
+    def _drop(self, offer: _Offer) -> None:
+        self._adverts.pop(offer, None)
+        self._next_at.pop(offer, None)
 
     def _renew(self, offer: _Offer, seq: int, product: int, policy: Policy, now: Instant) -> None:
         """Sign a new ask when there is none for this lease number, or it grows old or too long."""

@@ -88,6 +88,7 @@ async def serve(settings: NodeSettings) -> None:
             binding=binding,
             addresses=overlay.addresses,
             policies=settings.policies(deployment.group_buy),
+            futures=deployment.futures,
             interval_s=settings.ask_interval_s,
             clearance_s=deployment.windows.start + deployment.windows.claim,
             domain=deployment.domain,

@@ -17,7 +17,7 @@ from cloud_gpu.adapters.market_events import PATH, EventFeed, Events
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
-from cloud_gpu.protocol.lease import LeaseReport
+from cloud_gpu.protocol.lease import LeaseReport, MachineKey
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import Interest
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -104,6 +104,16 @@ class HttpMarket:
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
         """A buyer's leases as this market follows them."""
         return await self.listed("/v1/leases", LeaseReport, {"buyer": str(buyer)})
+
+    async def promised_node(self, machine: MachineKey) -> SignedAdvert | None:
+        """Where the node of a machine is that was promised to a future; None: it was not heard."""
+        path = f"/v1/futures/nodes/{machine.provider}/{machine.index}"
+        try:
+            return await self.ask("GET", path, SignedAdvert)
+        except Rejected as refused:
+            if refused.rejection.reason is RejectReason.UNKNOWN_ORDER:
+                return None
+            raise
 
     async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
         """What a group buy opened for a buyer. Raises `Rejected` (UNKNOWN_ORDER)."""

@@ -23,7 +23,7 @@ from cloud_gpu.protocol.group_reports import (
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobSpec, ResultContent, SignedJobResult
-from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport
+from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseReport, MachineKey
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import Message, RuntimeReport
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, Terms
@@ -201,6 +201,19 @@ class ReportSeries(_Effect, frozen=True, kw_only=True):
     report: SeriesReport
 
 
+class ListNode(_Effect, frozen=True, kw_only=True):
+    """Where the node of a machine is that was promised to a future."""
+
+    machine: MachineKey
+    advert: SignedAdvert
+
+
+class UnlistNode(_Effect, frozen=True, kw_only=True):
+    """Nothing is promised of a machine any more."""
+
+    machine: MachineKey
+
+
 class ReportCampaign(_Effect, frozen=True, kw_only=True):
     """What the API answers about a group buy from now on."""
 
@@ -376,7 +389,7 @@ ProviderEffect: TypeAlias = (
     | ProbeMachine
     | SendAudit
 )
-FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries
+FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries | ListNode | UnlistNode
 GroupReported: TypeAlias = ReportCampaign | ReportPledge | KeepNotice
 MarketEffect: TypeAlias = (
     Transact

@@ -130,6 +130,10 @@ class MarketApi(Protocol):
         """What happens, as it does; `after` is the number that was heard last."""
         ...
 
+    async def promised_node(self, machine: MachineKey) -> SignedAdvert | None:
+        """Where the node of a machine is that was promised to a future; None: it was not heard."""
+        ...
+
     async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
         """What a group buy opened for a buyer."""
         ...

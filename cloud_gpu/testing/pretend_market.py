@@ -9,7 +9,7 @@ from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
 from cloud_gpu.protocol.identity import LocalKey, PeerId
-from cloud_gpu.protocol.lease import LeaseReport
+from cloud_gpu.protocol.lease import LeaseReport, MachineKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.news import Cut, Interest, News
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, SignedCancellation
@@ -119,6 +119,11 @@ class PretendMarket:
         self._require_up()
         bid = statement.body.bid
         self._reports[bid] = BidReport(bid=bid, state=BidState.CANCELLED)
+
+    async def promised_node(self, machine: MachineKey) -> SignedAdvert | None:  # noqa: ARG002
+        """See `MarketApi`: this market trades no futures."""
+        self._require_up()
+        return None
 
     async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:  # noqa: ARG002
         """See `MarketApi`: this market keeps no group buys."""

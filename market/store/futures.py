@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select, tuple_
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
     FutureReported,
+    ListNode,
     ReportContract,
     ReportFuture,
     ReportIndex,
     ReportSeries,
+    UnlistNode,
 )
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
@@ -21,11 +23,19 @@ from cloud_gpu.protocol.future_reports import (
     SeriesReport,
 )
 from cloud_gpu.protocol.futures import Series
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.price_reports import IndexPoint
 from cloud_gpu.protocol.values import Address, Digest
 from market.ports import Place
 from market.store.database import Database, octets, table_of, upsert
-from market.store.tables import FutureContractRow, FutureOrderRow, FutureSeriesRow, PriceIndexRow
+from market.store.tables import (
+    FutureContractRow,
+    FutureNodeRow,
+    FutureOrderRow,
+    FutureSeriesRow,
+    PriceIndexRow,
+)
 
 
 class SqlFutures:
@@ -73,6 +83,14 @@ class SqlFutures:
         columns = table_of(FutureContractRow).c
         is_side = or_(columns.long == str(account), columns.short == str(account))
         return self._contracts(is_side, count_max, before)
+
+    def node(self, machine: MachineKey) -> SignedAdvert | None:
+        """See `FuturesView`."""
+        columns = table_of(FutureNodeRow).c
+        wanted = select(columns.advert).where(columns.machine == str(machine))
+        with self._database.reading() as connection:
+            body = connection.scalar(wanted)
+        return from_json(body, SignedAdvert) if body is not None else None
 
     def index(self, after: str = "", count_max: int | None = None) -> Sequence[IndexPoint]:
         """See `FuturesView`."""
@@ -132,6 +150,12 @@ def write_future(connection: Connection, effect: FutureReported | ReportIndex) -
                 deadline=report.deadline,
                 report=to_json(report),
             )
+        case ListNode(machine=machine, advert=advert):
+            body = to_json(advert)
+            upsert(connection, table_of(FutureNodeRow), "machine", str(machine), advert=body)
+        case UnlistNode(machine=machine):
+            nodes = table_of(FutureNodeRow)
+            connection.execute(delete(nodes).where(nodes.c.machine == str(machine)))
         case ReportIndex(report=point):
             table, key = table_of(PriceIndexRow), str(point.gpu_class)
             upsert(connection, table, "gpu_class", key, report=to_json(point))

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from cloud_gpu.protocol.errors import SettingsInvalid
 
-REVISION: Final = "5"
+REVISION: Final = "6"
 """The newest in `migrations`: what this program reads and writes."""
 _NONE: Final = ""
 

@@ -119,6 +119,14 @@ class FutureSeriesRow(SQLModel, table=True):
     report: bytes
 
 
+class FutureNodeRow(SQLModel, table=True):
+    """Where the node of a machine is that was promised to a future."""
+
+    __tablename__ = "future_node"
+    machine: str = Field(primary_key=True)
+    advert: bytes
+
+
 class AuctionRow(SQLModel, table=True):
     """A block auction that cleared."""
 

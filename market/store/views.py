@@ -12,6 +12,7 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
     KeepNotice,
     ListAsk,
+    ListNode,
     ListProduct,
     MarketEffect,
     PublishRound,
@@ -25,6 +26,7 @@ from cloud_gpu.protocol.effects import (
     ReportPledge,
     ReportSeries,
     UnlistAsk,
+    UnlistNode,
 )
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -38,7 +40,15 @@ from market.store.futures import write_future
 from market.store.group_buys import write_group
 from market.store.news import NewsDesk
 from market.store.rounds import write_round
-from market.store.tables import AskRow, AuctionRow, BidRow, LeaseRow, ProductRow, StoreFact
+from market.store.tables import (
+    AskRow,
+    AuctionRow,
+    BidRow,
+    FutureNodeRow,
+    LeaseRow,
+    ProductRow,
+    StoreFact,
+)
 
 _STANDING = "standing"
 
@@ -177,6 +187,7 @@ class SqlBook:
         """See `BookWriter`."""
         with self._database.transaction() as connection:
             connection.execute(delete(table_of(AskRow)))
+            connection.execute(delete(table_of(FutureNodeRow)))
             desk = NewsDesk(connection)
             desk.restart()
             desk.write()
@@ -218,7 +229,14 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
         case ReportAuction(report=report):
             body = to_json(report)
             upsert(connection, table_of(AuctionRow), "closed_at", report.window, report=body)
-        case ReportFuture() | ReportContract() | ReportSeries() | ReportIndex():
+        case (
+            ReportFuture()
+            | ReportContract()
+            | ReportSeries()
+            | ListNode()
+            | UnlistNode()
+            | ReportIndex()
+        ):
             write_future(connection, effect)
         case ReportCampaign() | ReportPledge() | KeepNotice():
             write_group(connection, effect)

@@ -100,6 +100,7 @@ class Seat:
                 binding=state(binding, DEPLOYMENT.domain, self.wallet, nonce=1, expiry=expiry),
                 addresses=(f"/ip4/127.0.0.1/tcp/1/p2p/{self.peer}",),
                 policies={index: self._policy(index) for index in range(self.machines)},
+                futures=DEPLOYMENT.futures,
                 interval_s=6,
                 clearance_s=DEPLOYMENT.windows.start + DEPLOYMENT.windows.claim,
                 domain=DEPLOYMENT.domain,

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import msgspec
@@ -137,15 +138,17 @@ def market_command(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def start_market(config: Path) -> MarketDaemon:
-    """Start the daemon and wait for its ready line."""
+def start_market(
+    config: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> MarketDaemon:
+    """Start the daemon and wait for its ready line; `environment` is added to its own."""
     log = config.with_suffix(".log")
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "market.main", "run", "--config", str(config)],
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | dict(environment),
         )
     assert process.stdout is not None
     line = process.stdout.readline()

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import tomli_w
@@ -74,8 +75,13 @@ class NodeDaemon:
         return self.process.wait(timeout=20)
 
 
-def node_config(trading: Trading, folder: Path, **changes: object) -> Path:
-    """Write everything that a node reads at its start; the path of its settings file."""
+def node_config(
+    trading: Trading, folder: Path, bound_s: int = 86_400, /, **changes: object
+) -> Path:
+    """Write everything that a node reads at its start; the path of its settings file.
+
+    `bound_s` is how long its provider's wallet binds it.
+    """
     deployment = trading.deployed.deployment
     write_deployment(folder / "deployment.json", deployment)
     write_keystore(folder / "node.json", trading.node.secret, "secret", work=DEVNET_SCRYPT_N)
@@ -85,7 +91,7 @@ def node_config(trading: Trading, folder: Path, **changes: object) -> Path:
         node_key=trading.node.address,
         peer=peer_of(trading.node),
     )
-    expiry = trading.deployed.anvil.time() + 86_400
+    expiry = trading.deployed.anvil.time() + bound_s
     binding = state(body, deployment.domain, trading.provider, nonce=1, expiry=expiry)
     (folder / "binding.json").write_bytes(to_json(binding))
     table: dict[str, object] = {
@@ -115,15 +121,15 @@ def node_config(trading: Trading, folder: Path, **changes: object) -> Path:
     return path
 
 
-def start_node(config: Path) -> NodeDaemon:
-    """Start the daemon and wait for its ready line."""
+def start_node(config: Path, environment: Mapping[str, str] = MappingProxyType({})) -> NodeDaemon:
+    """Start the daemon and wait for its ready line; `environment` is added to its own."""
     log = config.with_suffix(".log")
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "node.main", "run", "--config", str(config)],
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
         )
     assert process.stdout is not None
     line = process.stdout.readline()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from cloud_gpu.protocol import limits
@@ -13,8 +13,9 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, Position, SeriesReport
 from cloud_gpu.protocol.futures import WINDOWS_S, FutureOrder, Series
+from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.orders import SignedCancellation
+from cloud_gpu.protocol.orders import SignedAdvert, SignedCancellation
 from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
@@ -33,6 +34,7 @@ ANSWERED_MAX = 1_000
 _REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
 """A series whose deadline is longer ago is over."""
 _Limit = Annotated[int, Query(ge=1, le=ANSWERED_MAX)]
+_Index = Annotated[int, Path(ge=0, lt=2**32)]
 _Product = Annotated[int, Query(ge=1, lt=2**32)]
 
 ORDERS_PATH = "/v1/futures/orders"
@@ -163,6 +165,25 @@ def _number(request: Request, cursor: str) -> int | None:
 
 def _place(last: ContractReport) -> Place:
     return (last.contract.id,)
+
+
+@router.get("/futures/nodes/{provider}/{index}", responses=answers(SignedAdvert))
+async def node(request: Request, provider: str, index: _Index) -> Response:
+    """Where the node of a machine is that was promised to a future, by its own signed word."""
+    front = front_of(request)
+    machine = MachineKey(provider=read_id("provider", provider, Address.parse), index=index)
+    found = await front.in_thread(front.futures.node, machine)
+    if found is None:
+        raise Refused(
+            Rejection(
+                reason=RejectReason.UNKNOWN_ORDER,
+                field="machine",
+                found=str(machine),
+                needed="a machine that a live contract names, and whose node was heard",
+                next="Ask again before the lease's start deadline: nodes repeat themselves.",
+            )
+        )
+    return Response(to_json(found), media_type="application/json")
 
 
 @router.get("/futures/curve", responses=answers(CurvePoint, many=True))

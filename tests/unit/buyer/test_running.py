@@ -74,6 +74,19 @@ def test_a_node_that_comes_back_is_paid_up_to_now() -> None:
     assert amounts[-1] == accrued(CAP, elapsed + INTERVAL_S, DURATION)
 
 
+def test_who_slept_past_a_voucher_signs_it_as_soon_as_the_node_answers() -> None:
+    bench = Bench().running()
+    bench.acknowledge()
+    bench.now += 2 * INTERVAL_S * 1000  # a suspended machine has no deadlines
+    bench.pass_s(1)
+    (repeated,) = {m.voucher.payload.amount for m in bench.sent(said.VoucherGiven)}
+    assert repeated == accrued(CAP, INTERVAL_S, DURATION)
+    bench.acknowledge()
+    bench.pass_s(0.1)
+    (amount,) = [m.voucher.payload.amount for m in bench.sent(said.VoucherGiven)]
+    assert amount >= accrued(CAP, 3 * INTERVAL_S, DURATION)
+
+
 def test_an_acknowledgement_of_more_than_was_promised_is_not_believed() -> None:
     bench = Bench().running()
     bench.pass_s(INTERVAL_S)

@@ -6,6 +6,7 @@ import pytest
 
 from cloud_gpu.protocol.chain_events import ChainEvent, ChainReorganised
 from cloud_gpu.protocol.effects import Publish
+from cloud_gpu.protocol.events import DrainAsked
 from cloud_gpu.protocol.future_events import (
     FutureAssigned,
     FutureDelivered,
@@ -18,7 +19,7 @@ from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.orders import Ask
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address
-from tests.unit.node.builders import BUYER, T0, WALLET, Story
+from tests.unit.node.builders import BUYER, DEPLOYMENT, T0, WALLET, Story
 
 HOUR_S = 3_600
 START = (T0 // HOUR_S + 4) * HOUR_S
@@ -49,8 +50,10 @@ ENDED = FutureEnded(contract=1, end=FutureEnd.LONG_DEFAULT, to_long=GONE, to_sho
 DELIVERED = FutureDelivered(contract=1, delivered=0, to_long=GONE, to_short=GONE, at=T0)
 
 
-def asks(story: Story) -> list[Ask]:
-    return [advert.body.ask.payload for advert in story.provider.adverts]
+def asks(story: Story, *, of_futures: bool = False) -> list[Ask]:
+    """Those that a market can open, or those that only say where the node is."""
+    found = [advert.body.ask.payload for advert in story.provider.adverts]
+    return [ask for ask in found if (ask.matcher == DEPLOYMENT.futures) is of_futures]
 
 
 def test_an_ask_allows_no_lease_that_runs_into_the_window() -> None:
@@ -58,8 +61,8 @@ def test_an_ask_allows_no_lease_that_runs_into_the_window() -> None:
     (before,) = asks(story)
     assert before.max_duration == 86_400
     story.mine(opened(), NAMED)
-    (publish,) = story.found(Publish)
-    ask = publish.advert.body.ask.payload
+    said = [each.advert.body.ask.payload for each in story.found(Publish)]
+    (ask,) = [each for each in said if each.matcher != DEPLOYMENT.futures]
     assert ask.start_by + CLEARANCE_S + ask.max_duration == START
     story.wait(HOUR_S)
     (later,) = asks(story)
@@ -73,6 +76,20 @@ def test_close_to_its_window_it_is_not_let_at_all() -> None:
     assert asks(story)
     story.wait(62)
     assert not asks(story)
+
+
+def test_a_promised_machines_node_says_where_it_is_until_the_delivery() -> None:
+    story = Story().start()
+    assert not asks(story, of_futures=True)
+    story.mine(opened(), NAMED)
+    assert [ask.index for ask in asks(story, of_futures=True)] == [0]
+    story.tell(DrainAsked())
+    story.wait(START - T0)
+    assert not asks(story)
+    (still,) = asks(story, of_futures=True)
+    assert still.start_by > START
+    story.mine(DELIVERED)
+    assert not story.provider.adverts
 
 
 @pytest.mark.parametrize(

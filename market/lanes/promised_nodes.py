@@ -1,0 +1,97 @@
+"""Where the nodes of promised machines are, so that who takes up a future's lease can find them.
+
+A machine that was named for a window is on nobody's list of asks when the window comes. Its node
+signs an ask for it whose matcher is Futures: a word that no contract opens anything with, with the
+peer, the addresses and the profile that any advert has.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cloud_gpu.protocol.chain_events import ChainReorganised
+from cloud_gpu.protocol.effects import ListNode, MarketEffect, UnlistNode
+from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.future_events import FutureEvent
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.orders import SignedAdvert
+from market.doors.intake import check_advert
+from market.lanes.floor import Floor
+from market.rules import MatchmakerEvent
+
+
+class PromisedNodes:
+    """The last advert of each machine that a live contract names, delivered or not."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self._adverts: dict[MachineKey, SignedAdvert] = {}
+
+    def is_meant(self, advert: SignedAdvert) -> bool:
+        """Whether an ask is for Futures."""
+        domain = self._floor.rules.futures_domain
+        return domain is not None and advert.body.ask.payload.matcher == domain.verifying_contract
+
+    def examine(self, advert: SignedAdvert, at: int) -> Rejection | None:
+        """Why hearing it would change nothing; `at` in Unix seconds. Rejects as `check_advert`."""
+        machine, rules = _machine_of(advert), self._floor.rules
+        assert rules.futures_domain is not None, "the advert is for Futures"
+        if machine not in self._promised():
+            return Rejection(
+                reason=RejectReason.UNKNOWN_MACHINE,
+                field="ask.index",
+                found=str(machine),
+                needed="a machine that a live contract of futures names",
+            )
+        known = self._adverts.get(machine)
+        if known is not None and (_newness(advert) <= _newness(known) or _is_same(advert, known)):
+            found = "an advert no newer than the one at hand, or of the same node in the same place"
+            needed = "news of where the node is"
+            return Rejection(reason=RejectReason.DUPLICATE, field="ask", found=found, needed=needed)
+        of_futures = msgspec.structs.replace(rules, matcher=rules.futures_domain.verifying_contract)
+        checked = check_advert(advert, rules=of_futures, ledger=self._floor.ledger, at=at)
+        return checked if isinstance(checked, Rejection) else None
+
+    def hear(self, advert: SignedAdvert) -> None:
+        """An advert for Futures was heard."""
+        if self.examine(advert, self._floor.at) is None:
+            machine = _machine_of(advert)
+            self._adverts[machine] = advert
+            self._floor.out.append(ListNode(machine=machine, advert=advert))
+
+    def follow(self, event: MatchmakerEvent) -> None:
+        """After the ledger took it in: forget machines that nothing is promised of any more."""
+        if not isinstance(event, FutureEvent | ChainReorganised):
+            return
+        for machine in sorted(self._adverts.keys() - self._promised()):
+            del self._adverts[machine]
+            self._floor.out.append(UnlistNode(machine=machine))
+
+    def restated(self) -> list[MarketEffect]:
+        """What is shown."""
+        return [ListNode(machine=key, advert=self._adverts[key]) for key in sorted(self._adverts)]
+
+    def rows(self) -> list[object]:
+        """Everything in it in one fixed order, for a digest of the state."""
+        return [[str(key), self._adverts[key].signature] for key in sorted(self._adverts)]
+
+    def _promised(self) -> set[MachineKey]:
+        return {
+            MachineKey(provider=contract.short, index=index)
+            for contract in self._floor.ledger.futures.contracts.values()
+            for index in contract.machines
+        }
+
+
+def _machine_of(advert: SignedAdvert) -> MachineKey:
+    ask = advert.body.ask.payload
+    return MachineKey(provider=ask.provider, index=ask.index)
+
+
+def _newness(advert: SignedAdvert) -> tuple[int, int, int]:
+    return advert.body.ask.payload.start_by, advert.nonce, advert.expiry
+
+
+def _is_same(one: SignedAdvert, other: SignedAdvert) -> bool:
+    """Whether they differ in nothing but the ask, which nobody opens."""
+    return msgspec.structs.replace(one.body, ask=other.body.ask) == other.body

@@ -1,0 +1,78 @@
+"""Where the node of a promised machine is: heard once, shown until nothing is promised of it."""
+
+from __future__ import annotations
+
+from cloud_gpu.protocol.chain_events import ChainReorganised
+from cloud_gpu.protocol.effects import ListAsk, ListNode, MarketEffect, UnlistNode
+from cloud_gpu.protocol.errors import RejectReason
+from cloud_gpu.protocol.future_events import FutureEnd, FutureEnded, MachinesNominated
+from cloud_gpu.protocol.orders import SignedAdvert
+from cloud_gpu.protocol.units import TokenAmount
+from tests.unit.market.builders import NOW_S, advert, machine
+from tests.unit.market.futures_builders import FUTURES_DOMAIN, FuturesDesk, future
+
+NAMED = MachinesNominated(contract=1, indexes=(0,), at=0)
+NOTHING = TokenAmount(0)
+
+
+def said(index: int = 0, later_s: int = 0, **changes: object) -> SignedAdvert:
+    """A node's word that it serves the futures of a machine."""
+    fields: dict[str, object] = {
+        "matcher": FUTURES_DOMAIN.verifying_contract,
+        "start_by": NOW_S + 300 + later_s,
+    }
+    return advert("ada", index, **(fields | changes))  # type: ignore[arg-type]
+
+
+def shown(effects: list[MarketEffect]) -> list[ListNode | UnlistNode]:
+    return [each for each in effects if isinstance(each, ListNode | UnlistNode)]
+
+
+def traded() -> FuturesDesk:
+    desk = FuturesDesk()
+    desk.trade(future("bob", buys=True), future("ada", buys=False))
+    return desk
+
+
+def test_a_node_is_shown_once_its_machine_is_promised_and_sells_nothing() -> None:
+    desk = traded()
+    early = desk.market.examine(said(), desk.now)
+    assert early is not None
+    assert early.reason is RejectReason.UNKNOWN_MACHINE
+    desk.mine(NAMED)
+    effects = desk.hear(said())
+    assert shown(effects) == [ListNode(machine=machine("ada"), advert=said())]
+    assert not [each for each in effects if isinstance(each, ListAsk)]
+    assert ListNode(machine=machine("ada"), advert=said()) in desk.market.restated()
+    assert desk.market.adverts() == []
+
+
+def test_only_another_place_is_news() -> None:
+    desk = traded()
+    desk.mine(NAMED)
+    desk.hear(said())
+    again = desk.market.examine(said(later_s=60), desk.now)
+    assert again is not None
+    assert again.reason is RejectReason.DUPLICATE
+    moved = said(later_s=60, addresses=("/ip4/127.0.0.1/tcp/9/p2p/peer-ada",))
+    assert shown(desk.hear(moved)) == [ListNode(machine=machine("ada"), advert=moved)]
+    assert shown(desk.hear(said())) == []
+
+
+def test_it_is_forgotten_with_the_last_contract() -> None:
+    desk = traded()
+    desk.mine(NAMED)
+    desk.hear(said())
+    end = FutureEnded(
+        contract=1, end=FutureEnd.LONG_DEFAULT, to_long=NOTHING, to_short=NOTHING, at=0
+    )
+    assert shown(desk.mine(end)) == [UnlistNode(machine=machine("ada"))]
+
+
+def test_it_is_forgotten_with_a_nomination_that_a_longer_chain_undoes() -> None:
+    desk = traded()
+    block = desk.block
+    desk.mine(NAMED)
+    desk.hear(said())
+    undone = shown(desk.tell(ChainReorganised(block=block)))
+    assert undone == [UnlistNode(machine=machine("ada"))]
