@@ -13,6 +13,8 @@ from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import Rejected, RejectReason
 from cloud_gpu.protocol.futures import Assignment, HeldContract
 from cloud_gpu.protocol.identity import Signer
+from cloud_gpu.protocol.lease import MachineKey
+from cloud_gpu.protocol.ports import MachineView
 from cloud_gpu.protocol.signing import Signed, sign
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc
@@ -45,6 +47,11 @@ class ContractAccount(VaultAccount, Protocol):
 
     @property
     def futures(self) -> FuturesCalls: ...
+
+    def machine(self, key: MachineKey) -> MachineView: ...
+
+    def cancel_asks(self, index: int, next_seq: int) -> None:
+        """Void whatever was asked for a machine's leases below this number."""
 
 
 class FutureContracts:
@@ -124,9 +131,16 @@ class FutureContracts:
     def nominate(self, number: int, indexes: Sequence[int]) -> None:
         """Name the machines that will be delivered, in place of any before. Raises as
         `may_nominate`.
+
+        What their nodes asked before they knew is voided on chain, a transaction a machine: a lease
+        that came of it could run into the window. One that opens in between stops this with
+        `TransactionReverted`; the same again goes on.
         """
         self.may_nominate(number, indexes)
         self._account.futures.nominate(number, tuple(indexes))
+        for index in indexes:
+            found = self._account.machine(MachineKey(provider=self._account.address, index=index))
+            self._account.cancel_asks(index, found.next_seq + 1)
 
     # Handing it on.
 

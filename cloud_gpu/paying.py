@@ -61,15 +61,20 @@ class Payments:
 
     def on_time(self, now: Instant) -> list[BuyerEffect]:
         """Sign the next voucher when it is due, or say the newest again."""
-        if now < self._again_at:
-            return []
         at = self._time.at(now)
+        if now < self._again_at and not self._is_late(at, now):
+            return []
         amount = None if self._is_silent(now) else self.tab.raise_to_due(at)
         if amount is not None or self._newest is None:
             # Of a lease that costs next to nothing the first one says 0, and still counts.
             self._newest = self._purse.voucher(self.tab.terms.key, self.tab.promised)
         self._again_at = self._next_at(at, now)
         return [Send(peer=self._node, message=VoucherGiven(voucher=self._newest))]
+
+    def _is_late(self, at: int, now: Instant) -> bool:
+        """Whether a block told that more of the lease has passed than this clock foresaw."""
+        is_held = self._acknowledged == self.tab.promised
+        return is_held and self.tab.is_due(at) and not self._is_silent(now)
 
     def _is_silent(self, now: Instant) -> bool:
         borne = self._rhythm.voucher_interval_s * 1_000 + self._rhythm.resend

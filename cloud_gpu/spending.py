@@ -121,9 +121,13 @@ class Tab:
         """When the next voucher is to be signed, Unix seconds; None: the whole cap is promised."""
         if self.promised >= self.terms.cap:
             return None
-        if self._due(at) > self.promised:  # it was not signed in its time: the node was silent
+        if self.is_due(at):
             return at
         return at - (at - self.started_at) % self._step_s + self._step_s
+
+    def is_due(self, at: int) -> bool:
+        """Whether a voucher was not signed in its time: its node was silent, or the chain slow."""
+        return self._due(at) > self.promised
 
     def _due(self, at: int) -> TokenAmount:
         elapsed = max(0, at - self.started_at) // self._step_s * self._step_s

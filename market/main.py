@@ -61,6 +61,7 @@ from market.store.rounds import SqlRounds
 from market.store.views import SqlBook
 
 if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.evm import EvmChain
     from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings
 
 
@@ -208,7 +209,7 @@ async def serve(settings: MarketSettings) -> None:
         listening = hearing.listen, hearing.listen_to_verifiers, hearing.catch_up
         for task in (runner.run, performer.write, sequencer.run, *listening):
             nursery.start_soon(task)
-        await nursery.start(follow, chain, runner.post)
+        await _catch_up(nursery, chain, runner, performer)
         nursery.start_soon(performer.resend, before, market.restated, lambda: runner.waiting)
         await nursery.start(tell, book, standing)
         url = await _serve_own(nursery, create_app(front), settings.listen_http)
@@ -224,6 +225,18 @@ def rules_of(settings: MarketSettings, deployment: Deployment, matcher: Address)
     except (OSError, ValueError) as error:
         raise SettingsInvalid(f"attributes: {settings.attributes}: {error}") from error
     return settings.rules(deployment, matcher, table)
+
+
+async def _catch_up(
+    nursery: trio.Nursery,
+    chain: EvmChain,
+    runner: Runner[MatchmakerEvent, MarketEffect],
+    performer: Performer,
+) -> None:
+    """Follow the chain; back when all that it held is known: products, else, would be denied."""
+    nursery.start_soon(follow, chain, runner.post)
+    await chain.caught_up.wait()
+    await performer.settle(lambda: runner.waiting)
 
 
 async def _warm_up() -> None:

@@ -97,7 +97,7 @@ def nominate(
     """Name the machines that a contract you are short in will get, in place of any named before.
 
     Until its deadline, or the margin is lost. A machine that is not free when the window starts
-    costs its part of the margin.
+    costs its part of the margin; so what its node asked for it before is voided on chain.
     """
     with opened_trader(run, run.settings()) as trader:
         indexes = tuple(machine or _suggested(trader, contract))

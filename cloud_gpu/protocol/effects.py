@@ -201,17 +201,11 @@ class ReportSeries(_Effect, frozen=True, kw_only=True):
     report: SeriesReport
 
 
-class ListNode(_Effect, frozen=True, kw_only=True):
-    """Where the node of a machine is that was promised to a future."""
+class ReportNode(_Effect, frozen=True, kw_only=True):
+    """Where the node of a machine is that was promised to a future; None: it no longer is."""
 
     machine: MachineKey
-    advert: SignedAdvert
-
-
-class UnlistNode(_Effect, frozen=True, kw_only=True):
-    """Nothing is promised of a machine any more."""
-
-    machine: MachineKey
+    advert: SignedAdvert | None
 
 
 class ReportCampaign(_Effect, frozen=True, kw_only=True):
@@ -389,7 +383,7 @@ ProviderEffect: TypeAlias = (
     | ProbeMachine
     | SendAudit
 )
-FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries | ListNode | UnlistNode
+FutureReported: TypeAlias = ReportFuture | ReportContract | ReportSeries | ReportNode
 GroupReported: TypeAlias = ReportCampaign | ReportPledge | KeepNotice
 MarketEffect: TypeAlias = (
     Transact

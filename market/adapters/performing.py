@@ -91,11 +91,18 @@ class Performer:
             if isinstance(effect, Transact) and effect in left:
                 await self(effect)
 
+    async def settle(self, events_waiting: Callable[[], int]) -> None:
+        """Until the events that came so far are handled, and what follows from them is visible."""
+        await trio.sleep(_LOOK_S)
+        while events_waiting() or self._rows:  # noqa: ASYNC110  as in `resend`
+            await trio.sleep(_LOOK_S)
+
     async def write(self) -> None:
         """Write rows as they come, for ever. Raises StorageFailed: then the market must stop."""
         while True:
             await self._more.wait()
             self._more = trio.Event()
             while self._rows:
-                rows, self._rows = self._rows[:_AT_ONCE], self._rows[_AT_ONCE:]
+                rows = self._rows[:_AT_ONCE]
                 await trio.to_thread.run_sync(self._writer.write, rows)
+                del self._rows[: len(rows)]

@@ -78,6 +78,20 @@ class FuturePositions:
         """Whether its trader ended an order for good."""
         return (order, trader) in self._closed
 
+    def promised_from(self, machine: MachineKey) -> int | None:
+        """When the next window starts that a machine was named for, Unix seconds; None: for none.
+
+        It counts until the contract was delivered or ended.
+        """
+        starts = (
+            each.series.window_start
+            for each in self.contracts.values()
+            if each.state is ContractState.OPEN
+            and each.short == machine.provider
+            and machine.index in each.machines
+        )
+        return min(starts, default=None)
+
     def traded(self, series: Series, trade: LastTrade) -> None:
         """A contract that this market matched opened, in the block whose events are coming in."""
         self._undo.set(self.trades, series.key, trade)

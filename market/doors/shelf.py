@@ -9,7 +9,7 @@ from __future__ import annotations
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, UnlistAsk
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
-from cloud_gpu.protocol.orders import AskId, SignedAdvert
+from cloud_gpu.protocol.orders import Ask, AskId, SignedAdvert
 from cloud_gpu.protocol.units import Instant, instant
 from market.books.book import Book, RestingAsk
 from market.books.ledger import Ledger
@@ -43,8 +43,9 @@ class Shelf:
     ) -> RestingAsk | Rejection:
         """What would rest in the book if this advert were heard now.
 
-        Rejects as `check_advert`, and DUPLICATE for what is known, older than what is known, or
-        was refused by the contract before.
+        Rejects as `check_advert`, DUPLICATE for what is known, older than what is known, or was
+        refused by the contract before, and DURATION_OUTSIDE_LIMITS for what could run into a window
+        that the machine is promised for.
         """
         payload = advert.body.ask.payload
         known = self._book.ask_of(MachineKey(provider=payload.provider, index=payload.index))
@@ -56,6 +57,14 @@ class Shelf:
         verified = check_advert(advert, rules=rules, ledger=self._ledger, at=at)
         if isinstance(verified, Rejection):
             return verified
+        if (promised := self._run_into(payload, rules)) is not None:
+            return Rejection(
+                reason=RejectReason.DURATION_OUTSIDE_LIMITS,
+                field="ask.max_duration",
+                found=f"{payload.max_duration} s from {payload.start_by} on",
+                needed=f"leases that are over at {promised}, when a future's window starts",
+                next="Sign an ask of shorter leases, or none before the delivery.",
+            )
         return RestingAsk(id=payload.id, ask=verified, advert=advert, batch=batch)
 
     def put(self, ask: RestingAsk, at: int) -> None:
@@ -63,6 +72,20 @@ class Shelf:
         self._book.put_ask(ask)
         self._ends.set(ask.machine)
         self.sync(ask.machine, at)
+
+    def withhold(self, machine: MachineKey, rules: MarketRules, at: int) -> None:
+        """It was named for a window: drop an ask of before whose lease could run into it."""
+        known = self._book.ask_of(machine)
+        if known is not None and self._run_into(known.ask.payload, rules) is not None:
+            self._book.drop_ask(machine)
+            self.sync(machine, at)
+
+    def _run_into(self, ask: Ask, rules: MarketRules) -> int | None:
+        """The start of a window into which the ask's longest lease could run, Unix seconds."""
+        machine = MachineKey(provider=ask.provider, index=ask.index)
+        promised = self._ledger.futures.promised_from(machine)
+        latest_end = ask.start_by + rules.start_window_s + ask.max_duration
+        return promised if promised is not None and latest_end > promised else None
 
     def refuse(self, ask: RestingAsk, at: int) -> None:
         """LeaseBook would not open this ask: never take it again."""

@@ -102,6 +102,7 @@ class GroupAsks:
             each
             for each in self._asks.values()
             if _fits(each.ask.payload, offer, ledger, at + rules.inclusion_s)
+            and not _is_promised(each.machine, offer, ledger, at + rules.start_window_s)
             and book.holder(each.machine) is None
         )
         return sorted(found, key=lambda each: each.rank)
@@ -131,6 +132,12 @@ def _fits(ask: Ask, offer: CampaignOffer, ledger: Ledger, at: int) -> bool:
         and bond_needed(campaign.cost(product.slice_gpus), product.min_bond) <= row.free_bond
         and (not offer.providers or ask.provider in offer.providers)
     )
+
+
+def _is_promised(machine: MachineKey, offer: CampaignOffer, ledger: Ledger, by: int) -> bool:
+    """Whether a lease that begins `by` then, Unix seconds, could run into a future's window."""
+    promised = ledger.futures.promised_from(machine)
+    return promised is not None and by + offer.campaign.duration > promised
 
 
 def served(pledges: Sequence[LockedPledge], asks: Sequence[GroupAsk]) -> list[GroupAsk]:

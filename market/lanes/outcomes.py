@@ -18,7 +18,12 @@ from cloud_gpu.protocol.chain_events import (
     TransactionFailed,
 )
 from cloud_gpu.protocol.effects import ListProduct, ReportLease
-from cloud_gpu.protocol.future_events import FutureEvent, FutureOpened
+from cloud_gpu.protocol.future_events import (
+    FutureAssigned,
+    FutureEvent,
+    FutureOpened,
+    MachinesNominated,
+)
 from cloud_gpu.protocol.future_reports import FutureContract
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, LeaseState, MachineKey
 from cloud_gpu.protocol.match import BidState
@@ -72,6 +77,8 @@ class Outcomes:
                 floor.out.append(ListProduct(product=floor.ledger.products[event.product]))
             case DelegationChanged():
                 floor.shelf.sync_all(floor.at)
+            case MachinesNominated() | FutureAssigned():
+                self._withhold(event)
             case _:
                 pass
         if lease is not None:
@@ -130,6 +137,15 @@ class Outcomes:
         for bid in self._floor.book.live_of(account):
             if bid.state is BidState.PENDING and self._floor.ledger.is_void(*bid.nonce):
                 self._floor.answers.void(bid)
+
+    def _withhold(self, event: MachinesNominated | FutureAssigned) -> None:
+        floor = self._floor
+        contract = floor.ledger.futures.contracts.get(event.contract)
+        if contract is None:
+            return
+        for index in contract.machines:
+            machine = MachineKey(provider=contract.short, index=index)
+            floor.shelf.withhold(machine, floor.rules, floor.at)
 
     def _skipped(self, event: EntrySkipped) -> None:
         match event.call:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from cloud_gpu.protocol.chain_events import ChainReorganised
-from cloud_gpu.protocol.effects import ListNode, MarketEffect, UnlistNode
+from cloud_gpu.protocol.effects import MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.future_events import FutureEvent
 from cloud_gpu.protocol.lease import MachineKey
@@ -57,7 +57,7 @@ class PromisedNodes:
         if self.examine(advert, self._floor.at) is None:
             machine = _machine_of(advert)
             self._adverts[machine] = advert
-            self._floor.out.append(ListNode(machine=machine, advert=advert))
+            self._floor.out.append(ReportNode(machine=machine, advert=advert))
 
     def follow(self, event: MatchmakerEvent) -> None:
         """After the ledger took it in: forget machines that nothing is promised of any more."""
@@ -65,11 +65,11 @@ class PromisedNodes:
             return
         for machine in sorted(self._adverts.keys() - self._promised()):
             del self._adverts[machine]
-            self._floor.out.append(UnlistNode(machine=machine))
+            self._floor.out.append(ReportNode(machine=machine, advert=None))
 
     def restated(self) -> list[MarketEffect]:
         """What is shown."""
-        return [ListNode(machine=key, advert=self._adverts[key]) for key in sorted(self._adverts)]
+        return [ReportNode(machine=key, advert=self._adverts[key]) for key in sorted(self._adverts)]
 
     def rows(self) -> list[object]:
         """Everything in it in one fixed order, for a digest of the state."""

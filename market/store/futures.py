@@ -9,12 +9,11 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select, tup
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
     FutureReported,
-    ListNode,
     ReportContract,
     ReportFuture,
     ReportIndex,
+    ReportNode,
     ReportSeries,
-    UnlistNode,
 )
 from cloud_gpu.protocol.future_reports import (
     ContractReport,
@@ -150,12 +149,12 @@ def write_future(connection: Connection, effect: FutureReported | ReportIndex) -
                 deadline=report.deadline,
                 report=to_json(report),
             )
-        case ListNode(machine=machine, advert=advert):
-            body = to_json(advert)
-            upsert(connection, table_of(FutureNodeRow), "machine", str(machine), advert=body)
-        case UnlistNode(machine=machine):
+        case ReportNode(machine=machine, advert=None):
             nodes = table_of(FutureNodeRow)
             connection.execute(delete(nodes).where(nodes.c.machine == str(machine)))
+        case ReportNode(machine=machine, advert=advert):
+            body = to_json(advert)
+            upsert(connection, table_of(FutureNodeRow), "machine", str(machine), advert=body)
         case ReportIndex(report=point):
             table, key = table_of(PriceIndexRow), str(point.gpu_class)
             upsert(connection, table, "gpu_class", key, report=to_json(point))

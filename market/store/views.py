@@ -12,7 +12,6 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import (
     KeepNotice,
     ListAsk,
-    ListNode,
     ListProduct,
     MarketEffect,
     PublishRound,
@@ -23,10 +22,10 @@ from cloud_gpu.protocol.effects import (
     ReportFuture,
     ReportIndex,
     ReportLease,
+    ReportNode,
     ReportPledge,
     ReportSeries,
     UnlistAsk,
-    UnlistNode,
 )
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -229,14 +228,7 @@ def _write(connection: Connection, effect: MarketEffect) -> None:
         case ReportAuction(report=report):
             body = to_json(report)
             upsert(connection, table_of(AuctionRow), "closed_at", report.window, report=body)
-        case (
-            ReportFuture()
-            | ReportContract()
-            | ReportSeries()
-            | ListNode()
-            | UnlistNode()
-            | ReportIndex()
-        ):
+        case ReportFuture() | ReportContract() | ReportSeries() | ReportNode() | ReportIndex():
             write_future(connection, effect)
         case ReportCampaign() | ReportPledge() | KeepNotice():
             write_group(connection, effect)

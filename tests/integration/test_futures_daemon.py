@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,6 @@ def order_of(trading: Trading, trader: LocalKey, *, buys: bool) -> Signed[Future
     return sign(order, deployment.futures_domain, trader)
 
 
-def wait_for_products(market: MarketDaemon, within_s: float = 30) -> None:
-    """A market that has just started may not have read of any yet."""
-    give_up_at = time.monotonic() + within_s
-    while not market.get("/v1/products").json():
-        assert time.monotonic() < give_up_at, f"no product within {within_s} s"
-        time.sleep(0.1)
-
-
 def report(market: MarketDaemon, order: Signed[FutureOrder]) -> FutureReport:
     answer = market.get(f"/v1/futures/orders/{order.payload.id}")
     assert answer.status_code == 200, answer.text
@@ -70,14 +63,27 @@ def opened(market: MarketDaemon, order: Signed[FutureOrder], within_s: float = 4
     return found
 
 
+@pytest.fixture
+def start() -> Iterator[Callable[[Path], MarketDaemon]]:
+    """Starts a market that ends with the test, whatever it found."""
+    with ExitStack() as ends:
+
+        def started(config: Path) -> MarketDaemon:
+            market = start_market(config)
+            ends.callback(market.kill)
+            return market
+
+        yield started
+
+
 def test_two_orders_become_a_contract_that_a_killed_market_still_tells_of(
-    trading: Trading, tmp_path: Path
+    trading: Trading, tmp_path: Path, start: Callable[[Path], MarketDaemon]
 ) -> None:
+    """They come in its first second: it does not answer before it knows the chain's products."""
     config = market_config(
         trading, tmp_path / "market", futures_batch_ms=500, position_limit_bps=10_000
     )
-    market = start_market(config)
-    wait_for_products(market)
+    market = start(config)
     buy = order_of(trading, trading.buyer, buys=True)
     sell = order_of(trading, trading.provider, buys=False)
     for order in (buy, sell):
@@ -86,7 +92,7 @@ def test_two_orders_become_a_contract_that_a_killed_market_still_tells_of(
     assert [each.contract for each in opened(market, sell).contracts] == [1]
     market.kill()
 
-    again = start_market(config)
+    again = start(config)
     assert [each.contract for each in opened(again, buy).contracts] == [1]
     answer = again.get(f"/v1/futures/positions?account={trading.provider.address}")
     (position,) = from_json(answer.content, list[Position])

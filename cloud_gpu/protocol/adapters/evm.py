@@ -101,6 +101,8 @@ class EvmChain:
         self._log = structlog.get_logger(chain=deployment.chain_id, key=str(key.address))
         self._stack = AsyncExitStack()
         self._wake = anyio.Event()
+        self.caught_up = anyio.Event()
+        """All that the chain held when `events` began was told."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -186,6 +188,8 @@ class EvmChain:
                 yield event
                 if isinstance(event, ChainAdvanced):
                     self._sender.chain_was_told_upto(event.block)
+            if follower.is_at_head:
+                self.caught_up.set()
             if not found:
                 await anyio.sleep(self._poll_interval_s)
 

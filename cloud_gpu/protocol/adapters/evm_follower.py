@@ -67,6 +67,8 @@ class Follower:
         self._last: Block | None = None
         self._resume_after, self._blocks_at_once = resume_after, blocks_at_once
         self._behind = 0
+        self.is_at_head = False
+        """Whether the last poll reached the newest confirmed block."""
         self._log = structlog.get_logger(follower=str(deployment.lease_book))
 
     @property
@@ -96,7 +98,8 @@ class Follower:
         upto = min(target, last.number + self._blocks_at_once)
         if upto > last.number:
             self._read(last, upto, head)
-        if upto >= target:
+        self.is_at_head = upto >= target
+        if self.is_at_head:
             self._head = head.hash
 
     # Where to begin.

@@ -4,6 +4,7 @@ import pytest
 
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import StopLease
+from cloud_gpu.protocol.chain_events import ChainAdvanced
 from cloud_gpu.protocol.effects import (
     JobDone,
     JobOutput,
@@ -82,9 +83,19 @@ def test_who_slept_past_a_voucher_signs_it_as_soon_as_the_node_answers() -> None
     (repeated,) = {m.voucher.payload.amount for m in bench.sent(said.VoucherGiven)}
     assert repeated == accrued(CAP, INTERVAL_S, DURATION)
     bench.acknowledge()
-    bench.pass_s(0.1)
     (amount,) = [m.voucher.payload.amount for m in bench.sent(said.VoucherGiven)]
     assert amount >= accrued(CAP, 3 * INTERVAL_S, DURATION)
+
+
+def test_a_chain_that_runs_ahead_of_this_clock_is_followed_at_once() -> None:
+    bench = Bench().running()
+    bench.acknowledge()
+    bench.block += 1
+    bench.give(ChainAdvanced(block=bench.block, at=T0 + 2 * INTERVAL_S))
+    (amount,) = [m.voucher.payload.amount for m in bench.sent(said.VoucherGiven)]
+    assert amount == accrued(CAP, 3 * INTERVAL_S, DURATION)
+    bench.give(ChainAdvanced(block=bench.block + 1, at=T0 + 2 * INTERVAL_S))
+    assert bench.sent(said.VoucherGiven) == [], "before it was acknowledged or is due again"
 
 
 def test_an_acknowledgement_of_more_than_was_promised_is_not_believed() -> None:

@@ -11,8 +11,9 @@ from cloud_gpu.ordering import FutureRequest, read_series
 from cloud_gpu.protocol.errors import FundsTooSmall, Rejected, RejectReason, SettingsInvalid
 from cloud_gpu.protocol.futures import Assignment, FutureOrder, HeldContract
 from cloud_gpu.protocol.identity import LocalKey, NoDelegates
+from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.orders import SignedCancellation
-from cloud_gpu.protocol.ports import AccountView
+from cloud_gpu.protocol.ports import AccountView, MachineView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
 from cloud_gpu.protocol.units import Price, TokenAmount
@@ -82,6 +83,27 @@ class PretendAccount:
 
     def chain_time(self) -> int:
         return self.futures.now
+
+    def machine(self, key: MachineKey) -> MachineView:
+        assert key.provider == self.address
+        nothing = TokenAmount(0)
+        return MachineView(
+            status=MachineStatus.FREE,
+            product=2,
+            bond=nothing,
+            locked=nothing,
+            seq=0,
+            next_seq=10 + key.index,
+            cap=nothing,
+            paid=nothing,
+            buyer_id=0,
+            start=0,
+            duration=0,
+            market_id=0,
+        )
+
+    def cancel_asks(self, index: int, next_seq: int) -> None:
+        self.futures.calls.append(("cancel-asks", index, next_seq))
 
 
 class PretendMarket:
@@ -185,7 +207,8 @@ def test_a_long_funds_and_a_short_nominates() -> None:
     assert trader_of(ledger).contracts.may_fund(1) == TokenAmount(96_000_000)
     trader_of(ledger).contracts.fund(1)
     trader_of(ledger, OTHER).contracts.nominate(1, [4, 2])
-    assert ledger.calls == [("fund", 1), ("nominate", 1, (4, 2))]
+    asked_before = [("cancel-asks", 4, 15), ("cancel-asks", 2, 13)]
+    assert ledger.calls == [("fund", 1), ("nominate", 1, (4, 2)), *asked_before]
 
 
 @pytest.mark.parametrize(

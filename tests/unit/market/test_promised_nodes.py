@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from cloud_gpu.protocol.chain_events import ChainReorganised
-from cloud_gpu.protocol.effects import ListAsk, ListNode, MarketEffect, UnlistNode
+from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.future_events import FutureEnd, FutureEnded, MachinesNominated
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import TokenAmount
 from tests.unit.market.builders import NOW_S, advert, machine
-from tests.unit.market.futures_builders import FUTURES_DOMAIN, FuturesDesk, future
+from tests.unit.market.futures_builders import DAY_S, FUTURES_DOMAIN, FuturesDesk, future
 
 NAMED = MachinesNominated(contract=1, indexes=(0,), at=0)
 NOTHING = TokenAmount(0)
@@ -24,8 +24,12 @@ def said(index: int = 0, later_s: int = 0, **changes: object) -> SignedAdvert:
     return advert("ada", index, **(fields | changes))  # type: ignore[arg-type]
 
 
-def shown(effects: list[MarketEffect]) -> list[ListNode | UnlistNode]:
-    return [each for each in effects if isinstance(each, ListNode | UnlistNode)]
+def shown(effects: list[MarketEffect]) -> list[ReportNode]:
+    return [each for each in effects if isinstance(each, ReportNode)]
+
+
+LONG = 8 * DAY_S
+"""Of a lease: it runs into the window."""
 
 
 def traded() -> FuturesDesk:
@@ -41,9 +45,9 @@ def test_a_node_is_shown_once_its_machine_is_promised_and_sells_nothing() -> Non
     assert early.reason is RejectReason.UNKNOWN_MACHINE
     desk.mine(NAMED)
     effects = desk.hear(said())
-    assert shown(effects) == [ListNode(machine=machine("ada"), advert=said())]
+    assert shown(effects) == [ReportNode(machine=machine("ada"), advert=said())]
     assert not [each for each in effects if isinstance(each, ListAsk)]
-    assert ListNode(machine=machine("ada"), advert=said()) in desk.market.restated()
+    assert ReportNode(machine=machine("ada"), advert=said()) in desk.market.restated()
     assert desk.market.adverts() == []
 
 
@@ -55,7 +59,7 @@ def test_only_another_place_is_news() -> None:
     assert again is not None
     assert again.reason is RejectReason.DUPLICATE
     moved = said(later_s=60, addresses=("/ip4/127.0.0.1/tcp/9/p2p/peer-ada",))
-    assert shown(desk.hear(moved)) == [ListNode(machine=machine("ada"), advert=moved)]
+    assert shown(desk.hear(moved)) == [ReportNode(machine=machine("ada"), advert=moved)]
     assert shown(desk.hear(said())) == []
 
 
@@ -66,7 +70,7 @@ def test_it_is_forgotten_with_the_last_contract() -> None:
     end = FutureEnded(
         contract=1, end=FutureEnd.LONG_DEFAULT, to_long=NOTHING, to_short=NOTHING, at=0
     )
-    assert shown(desk.mine(end)) == [UnlistNode(machine=machine("ada"))]
+    assert shown(desk.mine(end)) == [ReportNode(machine=machine("ada"), advert=None)]
 
 
 def test_it_is_forgotten_with_a_nomination_that_a_longer_chain_undoes() -> None:
@@ -75,4 +79,18 @@ def test_it_is_forgotten_with_a_nomination_that_a_longer_chain_undoes() -> None:
     desk.mine(NAMED)
     desk.hear(said())
     undone = shown(desk.tell(ChainReorganised(block=block)))
-    assert undone == [UnlistNode(machine=machine("ada"))]
+    assert undone == [ReportNode(machine=machine("ada"), advert=None)]
+
+
+def test_what_was_asked_before_the_nomination_cannot_run_into_the_window() -> None:
+    desk = traded()
+    desk.hear(advert("ada", 0, max_duration=LONG), advert("ada", 1, max_duration=LONG))
+    assert len(desk.market.adverts()) == 2
+    desk.mine(NAMED)
+    assert desk.market.adverts() == [advert("ada", 1, max_duration=LONG)]
+    again = desk.market.examine(advert("ada", 0, max_duration=LONG, announced=2), desk.now)
+    assert again is not None
+    assert again.reason is RejectReason.DURATION_OUTSIDE_LIMITS
+    shorter = advert("ada", 0, announced=2)
+    desk.hear(shorter)
+    assert shorter in desk.market.adverts()
