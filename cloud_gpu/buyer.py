@@ -15,14 +15,7 @@ from cloud_gpu.holding import Holding, HoldPhase
 from cloud_gpu.placing import Placement
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol.calls import CancelOne
-from cloud_gpu.protocol.effects import (
-    BuyerEffect,
-    JobRefused,
-    LeaseFunded,
-    LeaseNotOpened,
-    Tell,
-    Transact,
-)
+from cloud_gpu.protocol.effects import BuyerEffect, Tell, Transact
 from cloud_gpu.protocol.events import (
     BidAcknowledged,
     BidRefused,
@@ -42,6 +35,7 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseTerms
+from cloud_gpu.protocol.notices import JobRefused, LeaseFunded, LeaseNotOpened
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import GpuSeconds, Instant, unix_seconds
 from cloud_gpu.rhythm import ChainTime, Rhythm

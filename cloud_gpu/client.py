@@ -22,7 +22,6 @@ from cloud_gpu.members import ABANDON_S, Member, Wanted
 from cloud_gpu.opening import Opening, WaitedTooLong
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
-from cloud_gpu.protocol.effects import AnyNotice
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
     FundsTooSmall,
@@ -32,6 +31,7 @@ from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.news import WATCH_LIFE_S_MAX, Cut, Interest, News, Topic
+from cloud_gpu.protocol.notices import AnyNotice
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
 from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product

@@ -14,16 +14,7 @@ from cloud_gpu.paying import Payments
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import ChainCall
-from cloud_gpu.protocol.effects import (
-    BuyerEffect,
-    JobRefused,
-    LeaseFailing,
-    LeaseFrozen,
-    LeaseNoticed,
-    LeaseOver,
-    LeaseUsable,
-    Tell,
-)
+from cloud_gpu.protocol.effects import BuyerEffect, Tell
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import (
     InputsNotPushed,
@@ -34,6 +25,14 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseTerms
+from cloud_gpu.protocol.notices import (
+    JobRefused,
+    LeaseFailing,
+    LeaseFrozen,
+    LeaseNoticed,
+    LeaseOver,
+    LeaseUsable,
+)
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.rhythm import ChainTime, Rhythm

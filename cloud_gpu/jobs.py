@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from cloud_gpu.outcomes import RunResult
-from cloud_gpu.protocol import effects as told
+from cloud_gpu.protocol import notices as told
 from cloud_gpu.protocol.errors import RunError
 from cloud_gpu.protocol.events import BuyerEvent, KillWanted
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobResult, JobSpec

@@ -24,8 +24,8 @@ from cloud_gpu.packages import (
     lock_path,
     parse_lock,
 )
-from cloud_gpu.protocol import effects as told
 from cloud_gpu.protocol import limits
+from cloud_gpu.protocol import notices as told
 from cloud_gpu.protocol.errors import LeaseInterrupted, Rejected
 from cloud_gpu.protocol.events import BuyerEvent, CloseWanted, JobWanted
 from cloud_gpu.protocol.identity import PeerId

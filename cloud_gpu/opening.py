@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cloud_gpu.protocol import effects as told
+from cloud_gpu.protocol import notices as told
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
     FundsTooSmall,

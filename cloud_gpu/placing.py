@@ -11,17 +11,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from cloud_gpu.protocol.effects import (
-    AskAboutBid,
-    BidPlaced,
-    BuyerEffect,
-    LeaseNotOpened,
-    SubmitBid,
-    Tell,
-)
+from cloud_gpu.protocol.effects import AskAboutBid, BuyerEffect, SubmitBid, Tell
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.lease import LeaseTerms
 from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.notices import BidPlaced, LeaseNotOpened
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from cloud_gpu.protocol.signing import Domain

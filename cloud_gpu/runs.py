@@ -12,15 +12,7 @@ from typing import Final
 
 from cloud_gpu.counterpart import OnlyKey
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.effects import (
-    BuyerEffect,
-    JobDone,
-    JobOutput,
-    JobRefused,
-    PushInputs,
-    Send,
-    Tell,
-)
+from cloud_gpu.protocol.effects import BuyerEffect, PushInputs, Send, Tell
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.identity import KeyRole, PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult, SignedJobSpec
@@ -33,6 +25,7 @@ from cloud_gpu.protocol.messages import (
     JobReported,
     JobSubmitted,
 )
+from cloud_gpu.protocol.notices import JobDone, JobOutput, JobRefused
 from cloud_gpu.protocol.signing import verify_statement
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest

@@ -20,7 +20,6 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.runner import Runner
 from cloud_gpu.protocol.effects import (
-    AnyNotice,
     AskAboutBid,
     BuyerEffect,
     Connect,
@@ -51,6 +50,7 @@ from cloud_gpu.protocol.events import (
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobSpec
 from cloud_gpu.protocol.messages import Message
+from cloud_gpu.protocol.notices import AnyNotice
 from cloud_gpu.protocol.ports import Clock, MarketApi
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest

@@ -13,17 +13,7 @@ from typing import TypeAlias
 
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.protocol.audit_messages import AuditRecord
-from cloud_gpu.protocol.effects import (
-    BuyerEffect,
-    JobDone,
-    JobRefused,
-    LeaseNotOpened,
-    LeaseOver,
-    LeaseUsable,
-    MarketEffect,
-    ProviderEffect,
-    VerifierEffect,
-)
+from cloud_gpu.protocol.effects import BuyerEffect, MarketEffect, ProviderEffect, VerifierEffect
 from cloud_gpu.protocol.events import (
     BuyerEvent,
     ContainerReady,
@@ -36,6 +26,7 @@ from cloud_gpu.protocol.job import FileRef, JobSpec, ResultContent
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport
 from cloud_gpu.protocol.messages import RuntimeReport
+from cloud_gpu.protocol.notices import JobDone, JobRefused, LeaseNotOpened, LeaseOver, LeaseUsable
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address, Digest

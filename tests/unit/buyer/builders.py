@@ -7,7 +7,7 @@ from cloud_gpu.bidding import LeaseRequest, make_bids, wish
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
-from cloud_gpu.protocol.effects import BuyerEffect, Notice, Send, Tell, Transact
+from cloud_gpu.protocol.effects import BuyerEffect, Send, Tell, Transact
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.events import (
     BidAcknowledged,
@@ -23,6 +23,7 @@ from cloud_gpu.protocol.identity import LocalKey, NodeBinding, PeerId
 from cloud_gpu.protocol.job import FileRef, JobOutcome, JobResult, JobSpec
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey, LeaseTerms
 from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.notices import Notice
 from cloud_gpu.protocol.orders import Advert, Ask, SignedAdvert
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product

@@ -4,9 +4,9 @@ from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import CloseBatch, ExpireLease, StopLease
-from cloud_gpu.protocol.effects import JobRefused, LeaseFrozen, LeaseOver
 from cloud_gpu.protocol.events import CloseWanted
 from cloud_gpu.protocol.lease import LeaseEndReason
+from cloud_gpu.protocol.notices import JobRefused, LeaseFrozen, LeaseOver
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.testing.world import BUYER, DEPLOYMENT

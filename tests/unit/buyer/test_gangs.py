@@ -7,9 +7,10 @@ import pytest
 from cloud_gpu.bidding import make_bids
 from cloud_gpu.buyer import Buyer, Phase
 from cloud_gpu.protocol import chain_events as chain
-from cloud_gpu.protocol.effects import LeaseFunded, LeaseNotOpened, SubmitBid, Tell
+from cloud_gpu.protocol.effects import SubmitBid, Tell
 from cloud_gpu.protocol.events import LeaseWanted
 from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms
+from cloud_gpu.protocol.notices import LeaseFunded, LeaseNotOpened
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.testing.world import BUYER

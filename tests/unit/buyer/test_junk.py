@@ -9,7 +9,7 @@ from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import StopLease
-from cloud_gpu.protocol.effects import JobOutput, JobRefused, Send, Tell
+from cloud_gpu.protocol.effects import Send, Tell
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import (
     BidRefused,
@@ -29,6 +29,7 @@ from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import FileRef, JobState
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.notices import JobOutput, JobRefused
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.testing.world import BUYER, profile_of

@@ -7,10 +7,10 @@ import pytest
 from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
-from cloud_gpu.protocol.effects import JobDone, JobRefused, LeaseFailing, LeaseNoticed, LeaseOver
 from cloud_gpu.protocol.job import JobOutcome, JobState
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseFlags
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.notices import JobDone, JobRefused, LeaseFailing, LeaseNoticed, LeaseOver
 from tests.unit.buyer.builders import LEASE, RHYTHM, T0, Bench, advert
 
 NOTICE_S = 600

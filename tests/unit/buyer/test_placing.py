@@ -5,13 +5,7 @@ import pytest
 from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol.calls import CancelOne
-from cloud_gpu.protocol.effects import (
-    AskAboutBid,
-    BidPlaced,
-    LeaseFunded,
-    LeaseNotOpened,
-    SubmitBid,
-)
+from cloud_gpu.protocol.effects import AskAboutBid, SubmitBid
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import (
     BidRefused,
@@ -21,6 +15,7 @@ from cloud_gpu.protocol.events import (
     MarketSilent,
 )
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.notices import BidPlaced, LeaseFunded, LeaseNotOpened
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.testing.world import BUYER
 from tests.unit.buyer.builders import CAP, PRICE, STRANGER, T0, Bench, job, refusal

@@ -5,18 +5,13 @@ import pytest
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import StopLease
 from cloud_gpu.protocol.chain_events import ChainAdvanced
-from cloud_gpu.protocol.effects import (
-    JobDone,
-    JobOutput,
-    JobRefused,
-    LeaseFailing,
-    PushInputs,
-)
+from cloud_gpu.protocol.effects import PushInputs
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import InputsNotPushed, InputsPushed, JobWanted, KillWanted
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.job import JobState
 from cloud_gpu.protocol.lease import LeaseEndReason
+from cloud_gpu.protocol.notices import JobDone, JobOutput, JobRefused, LeaseFailing
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.units import TokenAmount
 from tests.unit.buyer.builders import (

@@ -8,11 +8,12 @@ from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
 from cloud_gpu.protocol.calls import Begin, RefundUnstarted
-from cloud_gpu.protocol.effects import Connect, LeaseFailing, LeaseOver, LeaseUsable
+from cloud_gpu.protocol.effects import Connect
 from cloud_gpu.protocol.hardware import Isolation
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseEndReason, LeaseKey
 from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.notices import LeaseFailing, LeaseOver, LeaseUsable
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Digest
