@@ -29,7 +29,7 @@ from cloud_gpu.protocol.units import (
     parse_price,
     share_up,
 )
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Value
+from cloud_gpu.protocol.values import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, Value
 from cloud_gpu.query import Query
 from cloud_gpu.query_text import QueryUnclear, parse_query
 from cloud_gpu.spending import Purse, quote
@@ -322,6 +322,12 @@ def ways_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[tuple[
     return tuple(sorted(ways, key=lambda way: (-way[1], way[0].id)))
 
 
+def drawn_salt(draw: Callable[[], int]) -> Digest:
+    """For a sealed bid, of numbers of 32 random bits."""
+    drawn = (draw() % 2**32 for _ in range(Digest.LENGTH // 4))
+    return Digest(b"".join(each.to_bytes(4, "big") for each in drawn))
+
+
 def make_bids(
     request: LeaseRequest,
     ways: Sequence[tuple[Product, int]],
@@ -330,10 +336,12 @@ def make_bids(
     *,
     nonce: int,
     at: int,
+    salt: Digest = ZERO_DIGEST,
 ) -> tuple[SignedBid, ...]:
     """Sign one bid for each way; they share the nonce, so at most one opens.
 
     `at` is the chain's time in Unix seconds; the bids expire `start_timeout` after their start.
+    Sealed bids need a `salt` that nobody can guess.
     """
     start_from = at + request.start_after if request.start_after else 0
     start_by = at + request.start_after + request.start_timeout
@@ -348,6 +356,7 @@ def make_bids(
             scope=(request.scope or Scope.ANY) if is_gang else Scope.ANY,
             chunk=request.chunk if is_gang and request.chunk > product.slice_gpus else 0,
             start_from=start_from,
+            salt=salt,
         )
         bid = Bid(
             buyer=purse.account,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import LeaseRequest, make_bids, ways_for
+from cloud_gpu.bidding import LeaseRequest, drawn_salt, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.ending import ending_call
 from cloud_gpu.jobs import Echo, Job
@@ -37,7 +37,7 @@ from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi,
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.units import format_tokens
-from cloud_gpu.protocol.values import Address, Digest
+from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
 from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, shortfall
@@ -100,8 +100,8 @@ class Client:
         deployment: Deployment,
         draw: Callable[[], int],
     ) -> None:
-        """`start_lines` is called when the first lease is opened; `draw` gives any numbers:
-        they spread nonces, nothing secret.
+        """`start_lines` is called when the first lease is opened; `draw` gives 32 random bits:
+        they spread nonces, and keep sealed bids from being guessed by their ids.
         """
         self._purse, self._market, self._chain = purse, market, chain
         self._start_lines = start_lines
@@ -374,7 +374,8 @@ class Client:
         account = await self.account()
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())
-        orders = make_bids(request, ways, market, self._purse, nonce=nonce, at=at)
+        salt = drawn_salt(self._draw) if request.block else ZERO_DIGEST
+        orders = make_bids(request, ways, market, self._purse, nonce=nonce, at=at, salt=salt)
         self._require_funds(account, orders)
         return Wanted(orders, tuple(product.slice_gpus for product, _ in ways)), adverts
 

@@ -15,7 +15,15 @@ from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import KeyRole, NodeBinding, PeerId
 from cloud_gpu.protocol.signing import Signed, Statement, TypedData
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount
-from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, Value, keccak256, within
+from cloud_gpu.protocol.values import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Digest,
+    Value,
+    keccak256,
+    within,
+)
 
 AskId = NewType("AskId", Digest)
 BidId = NewType("BidId", Digest)
@@ -174,6 +182,9 @@ class Terms(Value, frozen=True, kw_only=True):
     block: bool = False
     """For lane B: sealed until the first block auction that it takes part in has cleared, then
     published, also if it got nothing; one price for all."""
+    salt: Digest = ZERO_DIGEST
+    """Random, of a sealed bid: its id is published at once, and is the hash of little else that
+    could not be guessed by trying all limits."""
     gpu_memory_need_mib: int = 0
     """What the job takes of each GPU's memory; the market's margin is put on top."""
     communication: BasisPoints = BasisPoints(0)

@@ -11,9 +11,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from cloud_gpu.protocol.orders import BidId
+from cloud_gpu.protocol.values import ZERO_DIGEST
 from market.books.book import RestingAsk, RestingBid
 from market.clearing.fitting import Conditions, obstacles
 from market.clearing.gangs import best_gang
@@ -37,6 +39,7 @@ class Fits:
     def __init__(self, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions) -> None:
         self.asks, self.given = asks, given
         self._found: dict[Kind, tuple[list[RestingAsk], list[int]]] = {}
+        self._kinds: dict[BidId, Kind] = {}
         self._providers = {ask.machine.provider for each in asks.values() for ask in each}
 
     def of(self, bid: RestingBid) -> list[RestingAsk]:
@@ -45,7 +48,7 @@ class Fits:
 
     def _of(self, bid: RestingBid) -> tuple[list[RestingAsk], list[int]]:
         """The same, and their prices."""
-        kind = kind_of(bid, self.given)
+        kind = self.kind_of(bid)
         if kind not in self._found:
             fitting = [
                 ask
@@ -72,10 +75,12 @@ class Fits:
 
     def kind_of(self, bid: RestingBid) -> Kind:
         """What the bid shares with others of its kind."""
-        return kind_of(bid, self.given)
+        if bid.id not in self._kinds:
+            self._kinds[bid.id] = _kind_of(bid, self.given)
+        return self._kinds[bid.id]
 
 
-def kind_of(bid: RestingBid, given: Conditions) -> Kind:
+def _kind_of(bid: RestingBid, given: Conditions) -> Kind:
     """All of a bid that `fitting` reads, but for price and buyer."""
     payload = bid.bid.payload
     return (
@@ -86,7 +91,7 @@ def kind_of(bid: RestingBid, given: Conditions) -> Kind:
         payload.provider,
         payload.max_fee_bps.value,
         payload.flags,
-        payload.terms,
+        replace(bid.terms, salt=ZERO_DIGEST),
     )
 
 

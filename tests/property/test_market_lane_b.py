@@ -22,6 +22,7 @@ from cloud_gpu.protocol.values import Address, keccak256
 from market.books.book import RestingAsk, RestingBid
 from market.books.ledger import Ledger
 from market.clearing.block import BlockClearing, clear_block
+from market.clearing.block_search import Fits
 from market.clearing.fitting import Conditions, fits
 from market.clearing.on_demand import Fill
 from market.kernel.capacity import PART
@@ -179,6 +180,19 @@ def contested(draw: st.DrawFn) -> Auction:
 
 def outcome(cleared: BlockClearing) -> list[tuple[BidId, tuple[AskId, ...], int]]:
     return [(f.bid.id, tuple(ask.id for ask in f.asks), f.price.value) for f in cleared.fills]
+
+
+def test_bids_that_differ_in_their_salt_alone_are_of_one_kind() -> None:
+    ledger = Ledger(RULES.bond_unit)
+    ledger.apply(product())
+    given_ = Conditions(at=NOW_S, inclusion_s=3, fee=FEE, products=ledger.products, bonds={})
+    salted = Terms(block=True, salt=SEED)
+    found = [resting_bid(order(wanting=each)) for each in (salted, Terms(block=True))]
+    fits_ = Fits({}, given_)
+    assert found[0].id != found[1].id
+    assert fits_.kind_of(found[0]) == fits_.kind_of(found[1])
+    other = resting_bid(order(wanting=Terms(block=True, regions=("EU",))))
+    assert fits_.kind_of(other) != fits_.kind_of(found[0])
 
 
 @given(auctions() | contested())

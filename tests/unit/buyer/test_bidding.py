@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import Preferences, WordUnclear, make_bids, ways_for, wish
+from cloud_gpu.bidding import Preferences, WordUnclear, drawn_salt, make_bids, ways_for, wish
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
 from cloud_gpu.protocol.orders import AskFlags, BidFlags, Scope
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import recover
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.quoting import look_up
 from cloud_gpu.spending import escrow_of
 from cloud_gpu.testing.world import BUYER, profile_of
@@ -173,6 +173,17 @@ def test_an_interruptible_machine_is_taken_only_by_who_accepts_it() -> None:
     assert look_up(willing, [PRODUCT], [offered], T0).blocking is None
     (order,) = make_bids(willing, [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
     assert order.bid.payload.flags == BidFlags.INTERRUPTIBLE
+
+
+def test_nobody_guesses_a_sealed_bid_from_its_id() -> None:
+    numbers = iter(range(2**40, 2**40 + 8))
+    salt = drawn_salt(lambda: next(numbers))
+    assert salt == Digest(b"".join(bytes((0, 0, 0, n)) for n in range(8)))
+    wanted, ways = request(block=True), [(PRODUCT, 2)]
+    (order,) = make_bids(wanted, ways, MARKET, purse(), nonce=1, at=T0, salt=salt)
+    (other,) = make_bids(wanted, ways, MARKET, purse(), nonce=1, at=T0, salt=Digest(b"\x01" * 32))
+    assert order.terms == replace(other.terms, salt=salt)
+    assert order.bid.payload.id != other.bid.payload.id
 
 
 def test_too_many_alternatives_are_refused_before_anything_is_signed() -> None:
