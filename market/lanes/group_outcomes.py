@@ -14,6 +14,7 @@ from cloud_gpu.protocol.chain_events import (
     TransactionFailed,
 )
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.future_events import FutureEvent
 from cloud_gpu.protocol.group_events import GroupEvent, PledgeLocked
 from cloud_gpu.protocol.group_reports import GroupLease, PledgeState
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
@@ -49,6 +50,11 @@ class GroupOutcomes:
                 self._lane.look_at(event.campaign)
                 if isinstance(event, PledgeLocked):
                     self._locked(event)
+            case _ if isinstance(event, FutureEvent):
+                if (
+                    contract := self._floor.ledger.futures.contracts.get(event.contract)
+                ) is not None:
+                    self._lane.supply_changed(contract.series.product)
             case _:
                 pass
         machine = getattr(event, "machine", None) or getattr(event, "lease", None)

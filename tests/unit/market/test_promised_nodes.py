@@ -5,11 +5,19 @@ from __future__ import annotations
 from cloud_gpu.protocol.chain_events import ChainReorganised
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import RejectReason
-from cloud_gpu.protocol.future_events import FutureEnd, FutureEnded, MachinesNominated
+from cloud_gpu.protocol.future_events import (
+    FutureEnd,
+    FutureEnded,
+    FutureOpened,
+    MachinesNominated,
+)
+from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import TokenAmount
-from tests.unit.market.builders import NOW_S, advert, machine
+from cloud_gpu.protocol.values import ZERO_DIGEST
+from tests.unit.market.builders import NOW_S, advert, key, machine
 from tests.unit.market.futures_builders import DAY_S, FUTURES_DOMAIN, FuturesDesk, future
+from tests.unit.market.group_builders import GroupDesk, campaign, group_ask
 
 NAMED = MachinesNominated(contract=1, indexes=(0,), at=0)
 NOTHING = TokenAmount(0)
@@ -94,3 +102,27 @@ def test_what_was_asked_before_the_nomination_cannot_run_into_the_window() -> No
     shorter = advert("ada", 0, announced=2)
     desk.hear(shorter)
     assert shorter in desk.market.adverts()
+
+
+def test_a_group_buy_is_not_served_by_a_machine_whose_window_it_would_run_into() -> None:
+    desk, offer = GroupDesk(), campaign(goal=1)
+    desk.hear(group_ask("ada", 0), group_ask("ada", 1))
+    desk.open(offer)
+    desk.mine()
+    assert desk.campaign(offer).report.machines == 2
+    soon = Series(product=1, window_start=(NOW_S // 3_600 + 1) * 3_600, window_seconds=3_600)
+    contract = FutureOpened(
+        contract=1,
+        long=key("bob").address,
+        short=key("ada").address,
+        series=soon,
+        per_hour=NOTHING,
+        units=1,
+        long_margin=NOTHING,
+        short_margin=NOTHING,
+        buy=ZERO_DIGEST,
+        sell=ZERO_DIGEST,
+        at=0,
+    )
+    desk.mine(contract, NAMED)
+    assert desk.campaign(offer).report.machines == 1
