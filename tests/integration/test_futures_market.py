@@ -16,14 +16,14 @@ from cloud_gpu.protocol.adapters.bindings import futures as bound
 from cloud_gpu.protocol.adapters.evm_bound import Call
 from cloud_gpu.protocol.adapters.evm_calls import calldata, destination, struct
 from cloud_gpu.protocol.adapters.evm_direct import DirectSender
-from cloud_gpu.protocol.calls import ChainCall, StopLease
-from cloud_gpu.protocol.chain_events import ChainAdvanced
+from cloud_gpu.protocol.calls import ChainCall, OpenFutures, StopLease
+from cloud_gpu.protocol.chain_events import ChainAdvanced, EntrySkipped
 from cloud_gpu.protocol.effects import MarketEffect, ReportContract, ReportFuture, Transact
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.events import DeadlinePassed, FutureSubmitted
 from cloud_gpu.protocol.future_events import UnitDelivered
 from cloud_gpu.protocol.future_reports import ContractReport, ContractState, FutureReport
-from cloud_gpu.protocol.futures import Assignment, FutureOrder, forfeit, part
+from cloud_gpu.protocol.futures import Assignment, FutureOrder, FuturePair, forfeit, part
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidState
@@ -308,6 +308,39 @@ async def test_a_long_that_stops_half_way_pays_half_its_margin(
         lost = forfeit(margin, left_s=left_s, window_s=DAY_S).value
         assert abs(long - held[0] - (margin.value - lost - COST // 2)) <= COST // DAY_S * 3
         assert long + short - sum(held) == margin.value + before.contract.short_margin.value
+
+
+async def test_an_order_opens_two_contracts_and_its_trader_closes_what_is_left(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    t, other = trading_on(deployed, machines=3), deployed.member("other long")
+    async with watched(deployed, t.matcher, tmp_path / "outbox.sqlite3") as watch:
+        story = Story(t, watch)
+        sell = story.order(t.provider, buys=False, units=3)
+        buys = [story.order(trader, buys=True) for trader in (t.buyer, other)]
+        await story.trade(sell, *buys)
+        await story.until(ContractState.OPEN, 2)
+        report = story.report(sell)
+        assert (report.state, report.filled) == (BidState.PENDING, 2)
+        assert [each.contract for each in report.contracts] == [1, 2]
+        assert [story.report(buy).state for buy in buys] == [BidState.OPENED] * 2
+        with deployed.wallet(t.provider) as wallet:
+            wallet.futures.close_order(sell.payload.id)
+        await story.catch_up()
+        report = story.report(sell)
+        assert (report.state, report.filled) == (BidState.CANCELLED, 2)
+        assert report.rejection is not None
+        assert report.rejection.reason is RejectReason.ORDER_CLOSED
+        pair = OpenFutures(
+            series=sell.payload.series,
+            price=PRICE,
+            pairs=(FuturePair(buy=story.order(t.buyer, buys=True, nonce=1), sell=sell, units=1),),
+        )
+        await story.watch.chain.submit(pair)
+        await story.watch.until(lambda: story.watch.all(EntrySkipped), "the pair's refusal")
+        (skipped,) = story.watch.all(EntrySkipped)
+        assert skipped.rejection.reason is RejectReason.ORDER_CLOSED
+        story.replayed()
 
 
 async def test_a_pair_that_the_chain_skips_comes_back_with_its_reason(
