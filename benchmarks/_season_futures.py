@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -53,10 +54,23 @@ def open_futures(s: Season) -> None:
         s.dice.choice(tuple(Fault)) if s.dice.random() < 0.3 else None
         for _ in range(s.dice.randint(1, 3))
     ]
-    pairs = [_pair(s, series, price, fault) for fault in faults]
-    receipt = s.attempt(s.market.matcher, futures.open_futures(series, price, tuple(pairs)))
+    tried = [each for fault in faults for each in _pairs(s, series, price, fault)]
+    pairs = tuple(pair for pair, _ in tried)
+    receipt = s.attempt(s.market.matcher, futures.open_futures(series, price, pairs))
     if receipt is not None:
-        _take_down(s, series, price, list(zip(pairs, faults, strict=True)), receipt)
+        _take_down(s, series, price, tried, receipt)
+
+
+def _pairs(
+    s: Season, series: futures.Series, price: int, fault: Fault | None
+) -> list[tuple[futures.FuturePair, Fault | None]]:
+    """Of two orders; some of the good ones open two contracts, and then no more."""
+    pair = _pair(s, series, price, fault)
+    if fault is not None or pair.units == 1 or s.dice.random() < 0.5:
+        return [(pair, fault)]
+    first = s.dice.randint(1, pair.units - 1)
+    parts = first, pair.units - first, pair.units
+    return [(replace(pair, units=units), None) for units in parts]
 
 
 def _pair(s: Season, series: futures.Series, price: int, fault: Fault | None) -> futures.FuturePair:
@@ -121,6 +135,12 @@ def _take_down(
     for i, (_, fault) in enumerate(pairs):
         if fault is not None and i not in skipped:
             raise Broken(f"a pair was not left out: {fault}")
+    units: Counter[tuple[str, int]] = Counter()
+    for pair in taken:
+        for order in (pair.buy, pair.sell):
+            units[order.trader, order.nonce] += pair.units
+            if units[order.trader, order.nonce] > order.units:
+                raise Broken("an order opened more than it says")
     s.fouls += sum(fault is not None for _, fault in pairs)
     s.facts["futures"] += len(opened)
     for found, pair in zip(opened, taken, strict=True):

@@ -136,7 +136,7 @@ def _order(
         run,
         f"{verb} {request.units} x ({product.slice_gpus} x {product.gpu_class})"
         f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge},"
-        f" and lock {format_tokens(margin)} tokens of margin when a contract opens?",
+        f" and lock {format_tokens(margin)} tokens of margin as contracts open?",
     )
     doubt = f"the order may stand: cloud-gpu future show {row['order']}"
     hand_in(run, _KIND, {**row, "market": market}, lambda: trader.place(order), doubt)
@@ -240,7 +240,7 @@ def _order_table(row: dict[str, Any]) -> Table:
         "product": f"{row['product']}, {row['units']} machines",
         "window": f"{row['start']} {row['length']}",
         "limit": f"{row['limit']['amount']} a GPU-hour",
-        "margin": f"{row['margin']['amount']} tokens, when a contract opens",
+        "margin": f"{row['margin']['amount']} tokens, as contracts open",
         "deadline": row["deadline"],
     }
     return table_of(("", ""), list(facts.items()))

@@ -81,14 +81,16 @@ abstract contract FuturesTrading is FuturesBase {
         if (!_isSigned(buy.trader, buyHash, pair.buySignature)) return SkipCode.BAD_BID_SIGNATURE;
         if (!_isSigned(sell.trader, sellHash, pair.sellSignature)) return SkipCode.BAD_ASK_SIGNATURE;
 
-        _fill(buy, buyHash, pair.units, longMargin);
-        _fill(sell, sellHash, pair.units, shortMargin);
+        bool buyBegins = _fill(buy, buyHash, pair.units);
+        bool sellBegins = _fill(sell, sellHash, pair.units);
         uint40 contractId = ++_contractCount;
         Row storage row = _contracts[contractId];
         (row.longId, row.shortId, row.price) = (longId, shortId, uint64(terms.price));
         (row.product, row.windowStart) = (uint32(terms.product), uint32(terms.windowStart));
         (row.windowSeconds, row.units) = (uint24(terms.windowSeconds), pair.units);
         (row.longMargin, row.shortMargin) = (uint56(longMargin), uint56(shortMargin));
+        _enter(buy, buyBegins, longMargin);
+        _enter(sell, sellBegins, shortMargin);
         emit FutureOpened({
             contractId: contractId,
             long: buy.trader,
@@ -146,11 +148,15 @@ abstract contract FuturesTrading is FuturesBase {
     }
 
     /// @dev An order that its first contract uses up leaves no word behind: its nonce is used, so it never begins again.
-    function _fill(FutureOrder calldata order, bytes32 orderHash, uint16 units, uint64 margin) private {
+    function _fill(FutureOrder calldata order, bytes32 orderHash, uint16 units) private returns (bool begins) {
         Progress storage progress = _progress[order.trader][orderHash];
         uint16 filled = progress.filled;
-        if (filled == 0) BOOK.useNonce(order.trader, order.nonce);
-        if (filled != 0 || units != order.units) progress.filled = filled + units;
+        begins = filled == 0;
+        if (!begins || units != order.units) progress.filled = filled + units;
+    }
+
+    function _enter(FutureOrder calldata order, bool begins, uint64 margin) private {
+        if (begins) BOOK.useNonce(order.trader, order.nonce);
         BOOK.takeCash(order.trader, margin);
     }
 

@@ -82,7 +82,7 @@ async def show(request: Request, order: str) -> Response:
     openapi_extra=takes(SignedCancellation),
 )
 async def withdraw(request: Request, order: str) -> Response:
-    """Forget an order unless its opening is on its way; only a nonce voided on chain binds."""
+    """Forget what is left of an order and not on its way; only closing it on chain binds."""
     front = front_of(request)
     key = read_id("order", order, Digest.parse)
 
