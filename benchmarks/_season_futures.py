@@ -22,6 +22,7 @@ from cloud_gpu.protocol.futures import Assignment, FutureOrder
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.units import Price, TokenAmount
+from cloud_gpu.protocol.values import Address
 
 _HOUR = 3_600
 _LENGTHS = (_HOUR, 4 * _HOUR, 24 * _HOUR, 168 * _HOUR)
@@ -135,7 +136,7 @@ def _take_down(
     for i, (_, fault) in enumerate(pairs):
         if fault is not None and i not in skipped:
             raise Broken(f"a pair was not left out: {fault}")
-    units: Counter[tuple[str, int]] = Counter()
+    units: Counter[tuple[Address, int]] = Counter()
     for pair in taken:
         for order in (pair.buy, pair.sell):
             units[order.trader, order.nonce] += pair.units

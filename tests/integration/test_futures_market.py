@@ -337,7 +337,7 @@ async def test_an_order_opens_two_contracts_and_its_trader_closes_what_is_left(
             pairs=(FuturePair(buy=story.order(t.buyer, buys=True, nonce=1), sell=sell, units=1),),
         )
         await story.watch.chain.submit(pair)
-        await story.watch.until(lambda: story.watch.all(EntrySkipped), "the pair's refusal")
+        await story.watch.until(lambda: bool(story.watch.all(EntrySkipped)), "its refusal")
         (skipped,) = story.watch.all(EntrySkipped)
         assert skipped.rejection.reason is RejectReason.ORDER_CLOSED
         story.replayed()
