@@ -261,7 +261,7 @@ class Buyer:
         match event:
             case chain.LeaseStarted():
                 self._said_after[_Fact.STARTED] = self._block
-                return holding.started()
+                return holding.started(event.started_at)
             case chain.NoticeGiven():
                 self._said_after[_Fact.NOTICED] = self._block
                 return holding.noticed(event.releasable_at)

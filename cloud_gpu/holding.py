@@ -212,11 +212,14 @@ class Holding:
 
     # Facts of the chain.
 
-    def started(self) -> list[BuyerEffect]:
-        """The lease began."""
+    def started(self, at: int) -> list[BuyerEffect]:
+        """The lease began at a time in Unix seconds."""
         start, payments = self._start, self._payments
-        if self.phase is not HoldPhase.STARTING or payments is None:
-            return []  # with no Accept of ours, another holder of our key began it: its business
+        if self.phase is not HoldPhase.STARTING:
+            return []
+        start.began_at = at
+        if payments is None:
+            return []  # by an Accept of before it was opened again: its Ready is awaited
         node, keys = start.counterpart
         self.phase = HoldPhase.RUNNING
         if self._runs is None:
@@ -271,15 +274,21 @@ class Holding:
         accept = self._start.accept
         if accept is None or self._payments is not None:
             return []
+        began_at = self._start.began_at
         self._payments = Payments(
-            Tab(self.terms, accept.payload.started_at, self._rhythm.voucher_interval_s),
+            Tab(
+                self.terms,
+                began_at or accept.payload.started_at,
+                self._rhythm.voucher_interval_s,
+            ),
             node=self._start.counterpart[0],
             purse=self._purse,
             rhythm=self._rhythm,
             time=self._time,
             now=now,
         )
-        return self._payments.on_time(now)
+        begun = self.started(began_at) if began_at else []
+        return [*begun, *self._payments.on_time(now)]
 
     def _advance_starting(self, now: Instant) -> list[BuyerEffect]:
         effects = self._start.on_time(now)

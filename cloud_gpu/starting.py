@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cloud_gpu.counterpart import OnlyKey, less_than_advertised, node_of
-from cloud_gpu.protocol.calls import Begin, RefundUnstarted
+from cloud_gpu.protocol.calls import Begin, ExpireLease, RefundUnstarted
 from cloud_gpu.protocol.effects import AskAboutBid, BuyerEffect, Connect, Send, Transact
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseTerms
@@ -55,6 +55,8 @@ class Start:
         self._wait_ms = _WAIT_MS_MIN
         self._refund_at: Instant = 0
         self._begun_at: Instant = 0
+        self.began_at = 0
+        """When the chain began it, Unix seconds; 0: it did not."""
 
     @property
     def report(self) -> RuntimeReport | None:
@@ -142,7 +144,7 @@ class Start:
 
     def began_not(self) -> None:
         """A longer chain took the beginning back: say again what led to it."""
-        self._again_at = self._begun_at = 0
+        self._again_at = self._begun_at = self.began_at = 0
 
     def _fault(
         self, offer: ReadyOffered, advert: Advert, keys: OnlyKey, now: Instant
@@ -185,7 +187,12 @@ class Start:
         if now < self._refund_at:
             return []
         self._refund_at = now + self._rhythm.chain_patience
-        return [Transact(call=RefundUnstarted(lease=self.terms.key))]
+        if not self.began_at:
+            return [Transact(call=RefundUnstarted(lease=self.terms.key))]
+        # Nobody is paid for it, and its node does not speak: it can only run out.
+        expires_at = self.terms.ends_at(self.began_at) + self._rhythm.claim_s
+        is_over = self._time.block_at > expires_at
+        return [Transact(call=ExpireLease(lease=self.terms.key))] if is_over else []
 
 
 def breach(bid: Bid, terms: LeaseTerms, gpus: int) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from cloud_gpu.buyer import Buyer
+from cloud_gpu.buyer import Buyer, Phase
 from cloud_gpu.protocol.audit_messages import AuditRecord
 from cloud_gpu.protocol.effects import BuyerEffect, MarketEffect, ProviderEffect, VerifierEffect
 from cloud_gpu.protocol.events import (
@@ -190,12 +190,24 @@ class VerifierActor:
 
 
 class BuyerActor:
-    """One buyer's process: one lease after the other, some jobs in each; without, it just waits."""
+    """One buyer's process: one lease after the other, some jobs in each; without, it just waits.
+
+    A process that wants gangs has one of these for each lease: `members`, itself the first.
+    """
 
     def __init__(
-        self, name: str, wallet: LocalKey, jobs: int, duration: int, verified: float
+        self,
+        name: str,
+        wallet: LocalKey,
+        jobs: int,
+        duration: int,
+        verified: float,
+        lead: BuyerActor | None = None,
     ) -> None:
         self.name, self.wallet = name, wallet
+        self.lead = lead or self
+        self.members: list[BuyerActor] = [*self.lead.members, self] if lead else [self]
+        self.lead.members = self.members
         self.account = wallet.address
         self.peer = PeerId(f"{name}-peer")
         self.purse = Purse(account=wallet.address, signer=wallet, domain=DEPLOYMENT.domain)
@@ -211,6 +223,13 @@ class BuyerActor:
         self.leases_closed = 0
         self.promised: dict[tuple[LeaseKey, int, int], TokenAmount] = {}
         self.is_over = False
+
+    @property
+    def is_all_over(self) -> bool:
+        """Whether every lease of its process is, and no longer chain took an end back."""
+        return all(
+            member.is_over and member.party.phase is Phase.OVER for member in self.lead.members
+        )
 
     def _new_party(self) -> Buyer:
         return Buyer(purse=self.purse, peer=self.peer, rhythm=Rhythm.of(DEPLOYMENT))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cloud_gpu.protocol.chain_events import LeaseClosed, LeaseOpened
 from cloud_gpu.protocol.effects import StartJob
 from cloud_gpu.protocol.lease import LeaseKey, MachineStatus
+from cloud_gpu.protocol.orders import Bid, SignedBid
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import Digest
 from cloud_gpu.protocol.voucher import Voucher
+from cloud_gpu.testing.simulated_chain import Block
 from tests.simulation.actors import Actor, BuyerActor, NodeActor
 from tests.simulation.audit_checkers import AuditCheckers
-from tests.simulation.scene import DEPLOYMENT
+from tests.simulation.scene import DEPLOYMENT, PRODUCT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,12 +32,16 @@ class Checkers:
         self._total = world.chain.book.owed
         self._audits = AuditCheckers(world)
         self._vouchers: dict[LeaseKey, int] = {}
+        self._bids: dict[Digest, Bid] = {}
+        self.gangs = 0
+        """Bids for several machines whose leases opened; one that was taken back counts, too."""
 
     def after_block(self) -> None:
         """Money is conserved, pay is within voucher, ceiling and cap, bonds within need."""
         book = self._world.chain.book
         total = self._total - self._audits.after_block()
         assert book.owed == book.deposited == total, (book.owed, book.deposited, total)
+        self._whole(self._world.chain.head)
         assert all(row.cash >= 0 for row in book.accounts.values())
         for key, machine in book.machines.items():
             lease = machine.lease
@@ -50,6 +58,18 @@ class Checkers:
                 assert lease.paid == 0, (key, lease)
             named = LeaseKey(provider=key.provider, index=key.index, seq=machine.seq)
             assert lease.paid <= self._vouchers.get(named, 0), (named, lease)
+
+    def wanted(self, orders: Sequence[SignedBid]) -> None:
+        """Alternatives of which at most one opens, each whole or not at all."""
+        self._bids |= {order.bid.payload.id: order.bid.payload for order in orders}
+
+    def _whole(self, block: Block) -> None:
+        """Whatever opened in a block opened with all its machines."""
+        opened = Counter(e.bid for _, e in block.events if isinstance(e, LeaseOpened))
+        for bid, leases in opened.items():
+            machines = self._bids[bid].count // PRODUCT.slice_gpus
+            assert leases == machines, (bid, leases, machines)
+            self.gangs += machines > 1
 
     def after_event(self, actor: Actor, effects: Sequence[object]) -> None:
         """No machine works for two leases; no work without a lease on chain."""
@@ -104,6 +124,9 @@ class Checkers:
         closed = [e.lease for e in self._told() if isinstance(e, LeaseClosed)]
         assert sorted(opened) == sorted([*closed, *deserted])
         assert len(set(opened)) == len(opened), "a lease number was opened twice"
+        served = {e.bid for e in self._told() if isinstance(e, LeaseOpened)}
+        nonces = [(self._bids[bid].buyer, self._bids[bid].nonce) for bid in served]
+        assert len(set(nonces)) == len(nonces), "two alternatives opened"
         self._audits.at_the_end()
         for node in [node for node in world.nodes if not node.has_vanished]:
             assert not node.room.running, node.room.running

@@ -144,13 +144,18 @@ class Cast:
     buyers: list[str]
     verified: float
     """Share of the leases whose results are audited; 0: there are no verifiers either."""
+    gang: int = 1
+    """Machines that each buyer wants, a lease of each."""
 
 
-def drawn(rng: random.Random) -> Cast:
-    """Half of the seasons are audited, which takes three owners at least."""
+def drawn(rng: random.Random, apart: random.Random) -> Cast:
+    """Half of the seasons are audited, which takes three owners at least; half of the others have
+    gangs. `apart` draws those: what `rng` gives is what it gave before there were any.
+    """
     buyers = rng.randint(1, 4)
     if rng.random() < 0.5:
-        return cast_of([0.0] * rng.randint(1, 3), buyers, machines=rng.randint(1, 2))
+        gang = apart.choice([1, 1, 2, 3])
+        return cast_of([0.0] * rng.randint(1, 3), buyers, machines=rng.randint(1, 2), gang=gang)
     count = rng.randint(3, 5)
     liars = rng.choice([0, 1, 1, count // 2])
     wrong = [rng.choice([0.4, 1.0]) if number < liars else 0.0 for number in range(count)]
@@ -158,14 +163,19 @@ def drawn(rng: random.Random) -> Cast:
 
 
 def cast_of(
-    wrong: Sequence[float], buyers: int, *, machines: int = 1, verified: float = 0.0
+    wrong: Sequence[float],
+    buyers: int,
+    *,
+    machines: int = 1,
+    verified: float = 0.0,
+    gang: int = 1,
 ) -> Cast:
     """One provider for each share of wrong results."""
     seats = [
         Seat(name, key(name), key(f"{name}-node"), machines, share)
         for name, share in zip(_names("provider", len(wrong)), wrong, strict=True)
     ]
-    return Cast(seats, _names("buyer", buyers), verified)
+    return Cast(seats, _names("buyer", buyers), verified, gang)
 
 
 def _names(what: str, count: int) -> list[str]:

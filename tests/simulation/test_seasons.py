@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cloud_gpu.protocol.calls import ExpireLease, RefundUnstarted
+from cloud_gpu.protocol.calls import ExpireLease, OpenGang, RefundUnstarted, pairs_of
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.testing import simulated_calls
+from cloud_gpu.protocol.values import Address
+from cloud_gpu.testing import simulated_calls, simulated_openings
 from cloud_gpu.testing.simulated_book import LeaseRow, SimulatedBook
 from tests.simulation import faults as weather
+from tests.simulation import scene
 from tests.simulation.world import World
 
 STORM_S, FAIR_S, CALM_S = 45, 20, 280
@@ -25,6 +27,16 @@ challenge together, and a minute of waiting between repeats.
 BIDS_S, QUIET_S = 25, 10
 """No bid rests longer; nothing may follow when all has ended."""
 
+HOSTILE_TO_GANGS = weather.Faults(
+    loss=0.1,
+    late=0.4,
+    reorganise=0.05,
+    crash_node=0.01,
+    crash_market=0.02,
+    vanish=0.1,
+    node_vanishes=1.0,
+    stubborn=0.5,
+)
 SHARDS = 10
 REGRESSIONS = Path(__file__).parent / "regressions.txt"
 PROGRAM = (
@@ -91,6 +103,21 @@ def test_season_when_nothing_fails_then_leases_open_run_jobs_and_close() -> None
     assert sum(buyer.jobs_done for buyer in world.buyers) >= 3
 
 
+def test_season_when_buyers_want_gangs_then_whole_ones_open_and_end() -> None:
+    cast = scene.cast_of([0.0] * 3, 2, machines=2, gang=3)
+    fair = World(1, weather.NONE, cast)
+    play(fair)
+    assert fair.checkers.gangs >= 3
+    assert sum(buyer.jobs_done for buyer in fair.buyers) >= 3
+    hostile = [World(seed, HOSTILE_TO_GANGS, cast) for seed in (6, 7, 8)]
+    for world in hostile:
+        play(world)
+        assert world.checkers.gangs >= 3
+    told = [line.split(" ", 1)[1] for world in hostile for line in world.log if " " in line]
+    assert {"crash market", "provider-0 vanishes"} <= {*told}
+    assert any(line.startswith("market EntrySkipped") for line in told), "no opening failed"
+
+
 @pytest.mark.parametrize("seed", [2, 4])
 def test_season_when_run_again_in_another_process_then_the_log_is_the_same(seed: int) -> None:
     digests = {hashlib.sha256(season(seed).encode()).hexdigest()}
@@ -113,6 +140,19 @@ def test_checkers_when_nobody_ends_what_hangs_then_they_notice(
 
     monkeypatch.setattr("cloud_gpu.testing.simulated_chain.carry_out", without_exits)
     assert any(breaks(seed) for seed in range(20))
+
+
+def test_checkers_when_a_gang_opens_in_part_then_they_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def in_part(book: SimulatedBook, sender: Address, call: OpenGang) -> None:
+        for entry in pairs_of(call)[1:]:
+            simulated_openings._open(book, sender, call, entry, machines=len(call.asks))
+
+    monkeypatch.setattr(simulated_calls, "open_gang", in_part)
+    world = World(1, weather.NONE, scene.cast_of([0.0] * 3, 2, machines=2, gang=3))
+    with pytest.raises(AssertionError):
+        play(world)
 
 
 def test_checkers_when_money_appears_then_they_notice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import heapq
 import random
 from collections.abc import Callable, Sequence
 
-from cloud_gpu.bidding import LeaseRequest, make_bids
+from cloud_gpu.bidding import LeaseRequest, make_bids, ways_for
+from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.effects import (
     AskAboutBid,
@@ -43,6 +44,7 @@ from cloud_gpu.protocol.events import (
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.messages import VoucherGiven
+from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.units import BasisPoints, Price
 from cloud_gpu.testing.simulated_audits import HeldRow
@@ -68,7 +70,8 @@ class World:
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = weather.drawn(self.rng) if faults is None else faults
-        self.cast = scene.drawn(self.rng) if cast is None else cast
+        apart = random.Random(f"gangs of {seed}")
+        self.cast = scene.drawn(self.rng, apart) if cast is None else cast
         self.now, self.calm_at = T0 * 1000, 0
         self.fair_from = self.now if self.faults == weather.NONE else 0
         """Since when nothing fails; 0: not yet. Milliseconds."""
@@ -77,8 +80,9 @@ class World:
         self.market = MarketActor()
         audits = VERIFIERS if self.cast.verified else ()
         self.verifiers = [VerifierActor(f"verifier-{i}", v) for i, v in enumerate(audits)]
-        self.buyers = [self._buyer(name) for name in self.cast.buyers]
-        wallets = [buyer.wallet for buyer in self.buyers]
+        leads = [self._buyer(name) for name in self.cast.buyers]
+        self.buyers = [member for lead in leads for member in lead.members]
+        wallets = [lead.wallet for lead in leads]
         self.chain = SimulatedChain(scene.genesis(self.cast.seats, wallets))
         self.network, self.rooms, self.auditors = Network(self), Rooms(self), Auditors(self)
         self.checkers = Checkers(self)
@@ -89,7 +93,11 @@ class World:
 
     def _buyer(self, name: str) -> BuyerActor:
         jobs, duration = self.rng.randint(0, 3), self.rng.choice([8, 20, 40])
-        return BuyerActor(name, scene.key(name), jobs, duration, self.cast.verified)
+        of = scene.key(name), jobs, duration, self.cast.verified
+        lead = BuyerActor(name, *of)
+        for number in range(1, self.cast.gang):
+            BuyerActor(f"{name}+{number}", *of, lead)
+        return lead
 
     @property
     def actors(self) -> list[Actor]:
@@ -163,7 +171,7 @@ class World:
         self.at(1_000, self._fate)
         for actor in self.actors:
             self._look_at_chain(actor)
-        for buyer in self.buyers:
+        for buyer in [buyer for buyer in self.buyers if buyer.lead is buyer]:
             self.at(self.rng.randint(2_000, 8_000), lambda b=buyer: self._want(b))  # type: ignore[misc]
         for going, chance in (
             (self.nodes, self.faults.node_vanishes),
@@ -331,8 +339,10 @@ class World:
                     lambda spec: self.network.later(buyer, 5, JobWanted(spec=spec)),
                     lambda: self.network.later(buyer, 5, CloseWanted()),
                 )
-                if buyer.is_over and not self.calm_at:
-                    self.at(self.rng.randint(500, 6_000), lambda: self._want(buyer))
+                if buyer.is_all_over and not self.calm_at:
+                    # Of a gang later than a cancellation can be taken back: nobody would look then.
+                    earliest = 500 if len(buyer.members) == 1 else 4_500
+                    self.at(self.rng.randint(earliest, 6_000), lambda: self._want(buyer.lead))
             case _:
                 pass
 
@@ -340,11 +350,17 @@ class World:
         """A buyer wants its next lease, or never wants anything again."""
         if buyer.has_vanished or self.calm_at:
             return
-        if buyer.is_over:
-            buyer.renew()
+        if any(each.party.phase not in (Phase.IDLE, Phase.OVER) for each in buyer.members):
+            return
+        if buyer.is_all_over:
+            for member in buyer.members:
+                member.renew()
+        gpus = PRODUCT.slice_gpus * len(buyer.members)
         request = LeaseRequest(
             gpu_type="A100",
-            count=PRODUCT.slice_gpus,
+            count=gpus,
+            min_count=PRODUCT.slice_gpus if self._is_easy(buyer) else 0,
+            scope=Scope.ANY if len(buyer.members) > 1 else None,
             max_price=Price(1_100_000),
             duration=buyer.duration,
             start_timeout=20,
@@ -357,16 +373,29 @@ class World:
         )  # fmt: skip
         bids = make_bids(
             request,
-            [(PRODUCT, PRODUCT.slice_gpus)],
+            ways_for(request, [PRODUCT]),
             view,
             buyer.purse,
             nonce=buyer.nonce,
             at=self.now // 1000,
         )
-        buyer.is_stubborn = self.rng.random() < self.faults.stubborn
+        stubborn = self.rng.random() < self.faults.stubborn
         if self.rng.random() < self.faults.vanish:
-            self.at(self.rng.randint(1_000, 25_000), lambda: self._vanish(buyer))
-        self.deliver(buyer, LeaseWanted(bids=bids))
+            after = self.rng.randint(1_000, 25_000)
+            for member in buyer.members:
+                self.at(after, lambda m=member: self._vanish(m))  # type: ignore[misc]
+        slices = (PRODUCT.slice_gpus,) * len(bids)
+        self.checkers.wanted(bids)
+        for number, member in enumerate(buyer.members):
+            member.is_stubborn = stubborn
+            self.deliver(member, LeaseWanted(bids=bids, slice_gpus=slices, member=number))
+        if len(buyer.members) > 1 and self.rng.random() < self.faults.stubborn:
+            # It changes its mind: the cancellation and the gang's opening are on their way at once.
+            self.network.later(buyer, self.rng.randint(300, 3_000), CloseWanted())
+
+    def _is_easy(self, buyer: BuyerActor) -> bool:
+        """Whether fewer machines will do, too."""
+        return len(buyer.members) > 1 and self.rng.random() < 0.5
 
 
 def _name(event: object) -> str:

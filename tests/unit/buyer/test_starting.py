@@ -7,7 +7,7 @@ import pytest
 from cloud_gpu.buyer import Phase
 from cloud_gpu.protocol import chain_events as chain
 from cloud_gpu.protocol import messages as said
-from cloud_gpu.protocol.calls import Begin, RefundUnstarted
+from cloud_gpu.protocol.calls import Begin, ExpireLease, RefundUnstarted
 from cloud_gpu.protocol.effects import Connect
 from cloud_gpu.protocol.hardware import Isolation
 from cloud_gpu.protocol.identity import PeerId
@@ -26,6 +26,7 @@ from tests.unit.buyer.builders import (
     NODE,
     OWN,
     PROVIDER,
+    RHYTHM,
     STRANGER,
     T0,
     Bench,
@@ -240,3 +241,32 @@ def test_the_meter_starts_at_the_chains_time_not_at_ours() -> None:
     bench.hear(bench.ready())
     (accept,) = bench.sent(said.AcceptGiven)
     assert accept.accept.payload.started_at == T0 + 1
+
+
+def reopened() -> Bench:
+    """A longer chain took the opening back, and has it with the beginning by our older Accept."""
+    bench = Bench().accepted()
+    again = bench.opened()
+    bench.give(chain.ChainReorganised(block=bench.block))
+    bench.give(again, chain.LeaseStarted(lease=LEASE, started_at=T0, at=T0))
+    return bench
+
+
+def test_a_lease_that_began_by_an_accept_of_before_runs_once_its_node_speaks() -> None:
+    bench = reopened()
+    assert not bench.buyer.is_running
+    bench.hear(bench.ready())
+    assert bench.notices(LeaseUsable)
+    assert bench.buyer.is_running
+    assert bench.buyer.tab is not None
+    assert bench.buyer.tab.started_at == T0
+    assert bench.sent(said.VoucherGiven)
+
+
+def test_with_a_node_that_does_not_it_runs_out_and_the_money_comes_back() -> None:
+    bench = reopened()
+    expires_s = DURATION + DEPLOYMENT.windows.claim
+    bench.pass_s(expires_s - 1)
+    assert bench.calls() == []
+    bench.pass_s(RHYTHM.chain_patience // 1000 + 10)
+    assert bench.calls()[-1] == ExpireLease(lease=LEASE)
