@@ -254,7 +254,7 @@ def reopened() -> Bench:
 
 def test_a_lease_that_began_by_an_accept_of_before_runs_once_its_node_speaks() -> None:
     bench = reopened()
-    assert not bench.buyer.is_running
+    assert not bench.notices(LeaseUsable)
     bench.hear(bench.ready())
     assert bench.notices(LeaseUsable)
     assert bench.buyer.is_running
