@@ -13,6 +13,7 @@ from cloud_gpu.protocol.identity import KeyRole, LocalKey, NodeBinding, PeerId
 from cloud_gpu.protocol.job import FileRef, JobSpec
 from cloud_gpu.protocol.lease import MachineKey, Windows
 from cloud_gpu.protocol.orders import AskFlags
+from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.product import Product, ProductFlags
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import BasisPoints, Price, TokenAmount
@@ -53,6 +54,19 @@ DEPLOYMENT = Deployment(
     voucher_interval_s=4,
     heartbeat_s=1,
 )
+VIEW = MarketView(
+    matcher=MARKET.address,
+    market_id=1,
+    fee_bps=BasisPoints(100),
+    round_ms=300,
+    chain_id=DEPLOYMENT.chain_id,
+    lease_book=DEPLOYMENT.lease_book,
+    token=DEPLOYMENT.token,
+    peer=PeerId("market-peer"),
+    addresses=(),
+)
+"""What the market says of itself."""
+
 GPU_CLASS = GpuClass("A100-SXM4-80GB")
 PRODUCT = Product(
     id=1,

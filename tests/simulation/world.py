@@ -41,12 +41,10 @@ from cloud_gpu.protocol.events import (
     LeaseWanted,
     MessageReceived,
 )
-from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.messages import VoucherGiven
 from cloud_gpu.protocol.orders import Scope
-from cloud_gpu.protocol.ports import MarketView
-from cloud_gpu.protocol.units import BasisPoints, Price
+from cloud_gpu.protocol.units import Price
 from cloud_gpu.testing.simulated_audits import HeldRow
 from cloud_gpu.testing.simulated_chain import SimulatedChain
 from tests.simulation import faults as weather
@@ -57,7 +55,7 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
 from tests.simulation.rooms import Rooms
-from tests.simulation.scene import DEPLOYMENT, MARKET, PRODUCT, T0, VERIFIERS
+from tests.simulation.scene import PRODUCT, T0, VERIFIERS
 
 BLOCK_MS, POLL_MS = 1_000, 200
 
@@ -366,15 +364,10 @@ class World:
             start_timeout=20,
             verified=self.rng.random() < buyer.verified,
         )
-        view = MarketView(
-            matcher=MARKET.address, market_id=1, fee_bps=BasisPoints(100),
-            round_ms=300, chain_id=DEPLOYMENT.chain_id, lease_book=DEPLOYMENT.lease_book,
-            token=DEPLOYMENT.token, peer=PeerId("market-peer"), addresses=(),
-        )  # fmt: skip
         bids = make_bids(
             request,
             ways_for(request, [PRODUCT]),
-            view,
+            scene.VIEW,
             buyer.purse,
             nonce=buyer.nonce,
             at=self.now // 1000,
