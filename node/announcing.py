@@ -166,9 +166,11 @@ class Announcements:
         return ending_before(policy, promised, now, self._clearance_s)
 
     def _stand_by(self, index: int, ledger: Ledger, review: Review, *, is_bound: bool) -> None:
-        """Say where a promised machine is, also while it is let, or no new lease is wanted."""
+        """Say where a promised machine is until its lease begins, also while it is let to others,
+        or no new lease is wanted.
+        """
         machine, offer = ledger.machines.get(index), (index, self._futures)
-        is_promised = ledger.promised_from(index) is not None
+        is_promised = ledger.promised_from(index) is not None or ledger.awaits_long(index)
         if machine is None or not (is_promised and is_bound and index in self._healthy):
             self._drop(offer)
             return

@@ -48,6 +48,7 @@ from cloud_gpu.protocol.future_events import (
     FutureEnded,
     FutureOpened,
     MachinesNominated,
+    UnitDelivered,
 )
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.identity import Delegation, KeyRole
@@ -80,6 +81,8 @@ class LeaseOnChain(Value, frozen=True, kw_only=True):
 
     terms: LeaseTerms
     state: LeaseState
+    is_firm: bool = False
+    """Of a future, which was delivered."""
     is_ready_posted: bool = False
     started_at: int = 0
     paid: TokenAmount = ZERO_TOKENS
@@ -204,6 +207,11 @@ class Ledger:
         machine = self._now.machines.get(index)
         return self._now.notices.get(machine.product, 0) if machine is not None else 0
 
+    def awaits_long(self, index: int) -> bool:
+        """Whether a future's lease of a machine is open, and did not begin yet."""
+        own = (each for key, each in self._now.leases.items() if key.index == index)
+        return any(each.is_firm and each.state is LeaseState.FUNDED for each in own)
+
     def next_seq(self, index: int) -> int:
         """What this machine's next ask must carry."""
         return self._now.next_seqs.get(index, 1)
@@ -251,6 +259,9 @@ class Ledger:
                 if (lease := self._now.leases.get(event.lease)) is not None:
                     self._now.leases[event.lease] = _after(lease, event)
                     self._changed = True
+            case UnitDelivered() if (firm := self._now.leases.get(event.lease)) is not None:
+                self._now.leases[event.lease] = replace(firm, is_firm=True)
+                self._changed = True
             case (
                 BatchCommitted()
                 | BatchDrawn()

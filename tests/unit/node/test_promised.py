@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_gpu.protocol.chain_events import ChainEvent, ChainReorganised
+from cloud_gpu.protocol.chain_events import ChainEvent, ChainReorganised, LeaseStarted
 from cloud_gpu.protocol.effects import Publish
 from cloud_gpu.protocol.events import DrainAsked
 from cloud_gpu.protocol.future_events import (
@@ -14,12 +14,13 @@ from cloud_gpu.protocol.future_events import (
     FutureEnded,
     FutureOpened,
     MachinesNominated,
+    UnitDelivered,
 )
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.orders import Ask
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address
-from tests.unit.node.builders import BUYER, DEPLOYMENT, T0, WALLET, Story
+from tests.unit.node.builders import BUYER, DEPLOYMENT, LEASE, T0, WALLET, Story
 
 HOUR_S = 3_600
 START = (T0 // HOUR_S + 4) * HOUR_S
@@ -78,7 +79,7 @@ def test_close_to_its_window_it_is_not_let_at_all() -> None:
     assert not asks(story)
 
 
-def test_a_promised_machines_node_says_where_it_is_until_the_delivery() -> None:
+def test_a_promised_machines_node_says_where_it_is_until_its_lease_begins() -> None:
     story = Story().start()
     assert not asks(story, of_futures=True)
     story.mine(opened(), NAMED)
@@ -88,7 +89,11 @@ def test_a_promised_machines_node_says_where_it_is_until_the_delivery() -> None:
     assert not asks(story)
     (still,) = asks(story, of_futures=True)
     assert still.start_by > START
-    story.mine(DELIVERED)
+    story.open()
+    given = UnitDelivered(contract=1, lease=LEASE, long_margin=GONE, short_margin=GONE, at=T0)
+    story.mine(given, DELIVERED)
+    assert [ask.index for ask in asks(story, of_futures=True)] == [0]
+    story.mine(LeaseStarted(lease=LEASE, started_at=story.at, at=story.at))
     assert not story.provider.adverts
 
 
