@@ -20,13 +20,10 @@ from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
 from cloud_gpu.members import ABANDON_S, Member, Wanted
 from cloud_gpu.opening import Opening, WaitedTooLong
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.deployment import Deployment
-from cloud_gpu.protocol.errors import (
-    ChainUnavailable,
-    FundsTooSmall,
-    NoMatch,
-)
+from cloud_gpu.protocol.errors import ChainUnavailable, NoMatch
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.lease import LeaseKey, LeaseReport, MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport
@@ -36,11 +33,10 @@ from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid
 from cloud_gpu.protocol.ports import AccountView, Clock, MachineView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import SignedReceipt
-from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
 from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
-from cloud_gpu.spending import Promises, Purse, shortfall
+from cloud_gpu.spending import Promises, Purse, require_funds
 from cloud_gpu.taking import Given, lease_given, lease_opened
 from cloud_gpu.vault import require_market
 
@@ -127,6 +123,13 @@ class Client:
     async def asks(self) -> Sequence[SignedAdvert]:
         """What the market lists."""
         return await self._market.asks()
+
+    async def auctions(self, window: int | None = None) -> Sequence[AuctionReport]:
+        """The last block auctions, the newest first; or the one of a window (Unix seconds).
+
+        Raises `Rejected` where none closed then, `MarketUnavailable`.
+        """
+        return await self._market.auctions(window)
 
     async def account(self) -> AccountView:
         """The wallet's account in the vault; id 0: not registered."""
@@ -376,7 +379,7 @@ class Client:
         nonce = self._promises.free_nonce(account, self._draw())
         salt = drawn_salt(self._draw) if request.block else ZERO_DIGEST
         orders = make_bids(request, ways, market, self._purse, nonce=nonce, at=at, salt=salt)
-        self._require_funds(account, orders)
+        require_funds(account, self._promises, [order.bid.payload for order in orders])
         return Wanted(orders, tuple(product.slice_gpus for product, _ in ways)), adverts
 
     async def _asks_for(self, request: LeaseRequest) -> Sequence[SignedAdvert]:
@@ -384,17 +387,3 @@ class Client:
         found = [advert for name in request.query.names for advert in await self._market.asks(name)]
         once = {advert.signature: advert for advert in found}
         return tuple(once.values()) or await self._market.asks()
-
-    def _require_funds(self, account: AccountView, orders: Sequence[SignedBid]) -> None:
-        short = shortfall(account, self._promises, [order.bid.payload for order in orders])
-        if short is None:
-            return
-        needed, have = short
-        missing = format_tokens(needed - have)
-        raise FundsTooSmall(
-            needed.value,
-            have.value,
-            f"the vault of {self._purse.account} is too small: found {format_tokens(have)} tokens"
-            f" free, needed {format_tokens(needed)} for this lease at its limit price."
-            f" `cloud-gpu wallet fund {missing}` puts the rest in.",
-        )

@@ -6,11 +6,12 @@ a voucher never exceeds the cap nor what accrues within one interval, and never 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.calls import Closing
+from cloud_gpu.protocol.errors import FundsTooSmall
 from cloud_gpu.protocol.identity import PeerId, Signer
 from cloud_gpu.protocol.job import JobSpec, SignedJobSpec
 from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms
@@ -25,6 +26,7 @@ from cloud_gpu.protocol.units import (
     Price,
     TokenAmount,
     cost_up,
+    format_tokens,
     share_up,
     total,
 )
@@ -206,11 +208,16 @@ def price_of(cap: TokenAmount, quantity: GpuSeconds) -> Price:
     return Price(-(-exact // limits.PRICE_TICK) * limits.PRICE_TICK)
 
 
-def shortfall(
-    account: AccountView, promises: Promises, bids: Iterable[Bid]
-) -> tuple[TokenAmount, TokenAmount] | None:
-    """(needed, free) when the vault does not cover the bids' escrow, base units; None: it does."""
-    needed = max(escrow_of(bid) for bid in bids)
-    taken = promises.escrow
+def require_funds(account: AccountView, promises: Promises, bids: Sequence[Bid]) -> None:
+    """Raises `FundsTooSmall` when the vault does not cover the escrow of any one of the bids."""
+    needed, taken = max(escrow_of(bid) for bid in bids), promises.escrow
     free = account.cash - taken if account.cash >= taken else TokenAmount(0)
-    return (needed, free) if free < needed else None
+    if needed <= free:
+        return
+    raise FundsTooSmall(
+        needed.value,
+        free.value,
+        f"the vault of {bids[0].buyer} is too small: found {format_tokens(free)} tokens free,"
+        f" needed {format_tokens(needed)} for this lease at its limit price."
+        f" `cloud-gpu wallet fund {format_tokens(needed - free)}` puts the rest in.",
+    )

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from cloud_gpu.adapters.market_events import PATH, EventFeed, Events
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
@@ -104,6 +105,12 @@ class HttpMarket:
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]:
         """A buyer's leases as this market follows them."""
         return await self.listed("/v1/leases", LeaseReport, {"buyer": str(buyer)})
+
+    async def auctions(self, window: int | None = None) -> Sequence[AuctionReport]:
+        """See `MarketApi`. Raises `Rejected` (UNKNOWN_ORDER), `MarketUnavailable`."""
+        if window is not None:
+            return (await self.ask("GET", f"/v1/auctions/{window}", AuctionReport),)
+        return await self.ask("GET", "/v1/auctions", tuple[AuctionReport, ...])
 
     async def promised_node(self, machine: MachineKey) -> SignedAdvert | None:
         """Where the node of a machine is that was promised to a future; None: it was not heard."""

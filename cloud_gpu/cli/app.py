@@ -16,6 +16,7 @@ import typer
 
 from cloud_gpu.cli import (
     asks,
+    auction,
     bid,
     completion,
     contracts,
@@ -56,6 +57,10 @@ devnet_app = typer.Typer(
 )
 bid_app = typer.Typer(help="Orders without a session to hold.", no_args_is_help=True)
 app.add_typer(bid_app, name="bid")
+auction_app = typer.Typer(
+    help="Block auctions that have cleared; `bid place --block` takes part.", no_args_is_help=True
+)
+app.add_typer(auction_app, name="auction")
 future_app = typer.Typer(
     help="GPU time in a later window: buy it ahead, or sell it ahead.", no_args_is_help=True
 )
@@ -97,6 +102,8 @@ bid_app.command("place")(command(bid.place))
 bid_app.command("show")(command(bid.show))
 bid_app.command("ls")(command(bid.ls))
 bid_app.command("cancel")(command(bid.cancel))
+auction_app.command("ls")(command(auction.ls))
+auction_app.command("show")(command(auction.show))
 future_app.command("series")(command(series.series))
 future_app.command("book")(command(series.book))
 future_app.command("curve")(command(series.curve))

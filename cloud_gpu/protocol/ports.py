@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import ChainEvent
 from cloud_gpu.protocol.group_reports import GroupLease
@@ -123,6 +124,10 @@ class MarketApi(Protocol):
     async def cancel(self, statement: SignedCancellation) -> None: ...
 
     async def leases(self, buyer: Address) -> Sequence[LeaseReport]: ...
+
+    async def auctions(self, window: int | None = None) -> Sequence[AuctionReport]:
+        """The last that have cleared, newest first; or the one of a window (Unix seconds)."""
+        ...
 
     def watch(
         self, interest: Interest, after: int | None = None

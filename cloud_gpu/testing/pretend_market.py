@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from cloud_gpu.protocol.auctions import AuctionReport
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, Rejection, RejectReason
 from cloud_gpu.protocol.group_reports import GroupLease
@@ -119,6 +120,11 @@ class PretendMarket:
         self._require_up()
         bid = statement.body.bid
         self._reports[bid] = BidReport(bid=bid, state=BidState.CANCELLED)
+
+    async def auctions(self, window: int | None = None) -> Sequence[AuctionReport]:  # noqa: ARG002
+        """See `MarketApi`: this market holds no auctions."""
+        self._require_up()
+        return ()
 
     async def promised_node(self, machine: MachineKey) -> SignedAdvert | None:  # noqa: ARG002
         """See `MarketApi`: this market trades no futures."""

@@ -1,12 +1,10 @@
 """What the matches of a block auction pay: one price for a product, or a place, or each its own.
 
 Between the dearest accepted ask and the cheapest limit every price keeps all matches within their
-limits. The lowest one counts that leaves no loser above it, if there is one; so a buyer pays what
-keeps the others out, not what it bid. Where a limit lies below another match's ask, no price
-supports them all. Mostly winners tell places apart, and dear machines went to those who want no
-others: then each such place has a price of its own. Where it has none either, each match there pays
-its ask, and of the room up to its limit the same share, so that the providers together have what
-the dearest ask would have paid them, if there is as much room.
+limits. The lowest counts that leaves no loser above it, if there is one: a buyer pays what keeps
+others out, not what it bid. Where there is none, each place that winners tell apart has its own;
+where that has none either, each match pays its ask and the same share of the room up to its limit,
+so that providers together have what the dearest ask would have paid, if there is as much room.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.auctions import AuctionReport, LossReason
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
-from cloud_gpu.protocol.errors import StorageFailed
+from cloud_gpu.protocol.errors import Rejected, StorageFailed
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, Terms
 from market.audit.replaying import replay_lines
@@ -72,6 +73,11 @@ async def test_sealed_until_it_clears_and_then_a_report(api: Api, database_url: 
     assert report.classes[0].price == price(SECRET[0])
     again = await api.client.get(f"/v1/auctions/{report.window}")
     assert from_json(again.content, AuctionReport) == report
+    async with HttpMarket("http://market", transport=api.client._transport) as market:
+        assert await market.auctions() == (report,)
+        assert await market.auctions(report.window) == (report,)
+        with pytest.raises(Rejected, match="the second at which a block auction closed"):
+            await market.auctions(7)
     lost, won = blocks()
     answer = await api.client.get(f"/v1/bids/{lost.bid.payload.id}")
     assert from_json(answer.content, BidReport).state is BidState.PENDING

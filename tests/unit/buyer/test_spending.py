@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud_gpu.bidding import make_bids
+from cloud_gpu.protocol.errors import FundsTooSmall
 from cloud_gpu.protocol.lease import LeaseTerms
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down, cost_up
-from cloud_gpu.spending import Promises, Tab, escrow_of, price_of, quote, shortfall
+from cloud_gpu.spending import Promises, Tab, escrow_of, price_of, quote, require_funds
 from cloud_gpu.testing.world import BUYER
 from tests.unit.buyer.builders import CAP, LEASE, MARKET, PRODUCT, T0, purse, request
 
@@ -126,13 +127,14 @@ def test_live_bids_count_against_the_vault_until_they_expire_or_open() -> None:
     promises.add([bid.bid.payload for bid in first])
     assert promises.escrow == each
     cash = 2 * each.value - 1
-    needed = shortfall(account(cash), promises, [bid.bid.payload for bid in second])
-    assert needed == (each, TokenAmount(each.value - 1))
+    with pytest.raises(FundsTooSmall, match=f"the vault of {BUYER.address} is too small") as short:
+        require_funds(account(cash), promises, [bid.bid.payload for bid in second])
+    assert (short.value.needed, short.value.have) == (each.value, each.value - 1)
     promises.expire(T0 + 60)
     assert promises.escrow == each, "it may still open in its last second"
     promises.expire(T0 + 61)
     assert promises.escrow == TokenAmount(0)
-    assert shortfall(account(cash), promises, [bid.bid.payload for bid in second]) is None
+    require_funds(account(cash), promises, [bid.bid.payload for bid in second])
 
 
 def test_of_alternatives_only_the_dearest_counts() -> None:
@@ -147,6 +149,6 @@ def test_of_alternatives_only_the_dearest_counts() -> None:
 def test_more_promised_than_held_leaves_nothing_free() -> None:
     promises = Promises()
     promises.add([bid.bid.payload for bid in bids(0)])
-    found = shortfall(account(1), promises, [bid.bid.payload for bid in bids(1)])
-    assert found is not None
-    assert found[1] == TokenAmount(0)
+    with pytest.raises(FundsTooSmall) as short:
+        require_funds(account(1), promises, [bid.bid.payload for bid in bids(1)])
+    assert short.value.have == 0
