@@ -7,7 +7,7 @@ parties or encodings.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 from sha3 import keccak_256  # type: ignore[import-untyped]
@@ -34,7 +34,7 @@ class FixedBytes:
     def __init__(self, raw: bytes) -> None:
         if len(raw) != self.LENGTH:
             raise ValueError(f"{type(self).__name__} needs {self.LENGTH} bytes, found {len(raw)}")
-        object.__setattr__(self, "raw", bytes(raw))
+        _set_raw(self, bytes(raw))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -69,6 +69,10 @@ class FixedBytes:
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         return type(self), (self.raw,)
+
+
+_set_raw: Final = vars(FixedBytes)["raw"].__set__
+"""The slot itself, past `__setattr__`: every hash and every key of a message is made here."""
 
 
 class Address(FixedBytes):

@@ -76,7 +76,7 @@ class Front:
     _products: dict[int, Product] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_taking", Taking(self._keep, self._acknowledge))
+        object.__setattr__(self, "_taking", Taking(self._keep))
         object.__setattr__(self, "newsroom", Newsroom(self.news, self._read_news))
         self.metrics.watch(self.health)
 
@@ -90,14 +90,12 @@ class Front:
         self.arrived()
         return found
 
-    async def _keep(self, orders: Sequence[SoundBid]) -> Sequence[Kept]:
-        return await self.in_thread(self.inbox.keep_bids, orders, self.clock.now())
+    async def _keep(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
+        return await self.in_thread(self._kept, orders)
 
-    async def _acknowledge(
-        self, orders: Sequence[SoundBid], kept: Sequence[Kept]
-    ) -> Sequence[Acknowledged]:
-        keys = [order.id for order in orders]
-        return await self.computed(self.acknowledged, keys, kept)
+    def _kept(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
+        kept = self.inbox.keep_bids(orders, self.clock.now())
+        return self.acknowledged([order.id for order in orders], kept)
 
     async def _read_news(self, after: int, count_max: int) -> Sequence[KeptNews]:
         return await self.in_thread(self.news.after, after, count_max)

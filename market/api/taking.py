@@ -1,7 +1,7 @@
 """Orders that arrive while the disk is busy are kept together: one commit for all that wait.
 
-The first of those that wait writes for all of them, then passes the pen on, and signs one receipt
-for all. Nobody is answered before the commit that holds its orders.
+The first of those that wait writes for all of them, under one signature, then passes the pen on.
+Nobody is answered before the commit that holds its orders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 from fastapi.responses import Response
 
-from market.ports import Kept, SoundBid
+from market.ports import SoundBid
 
 ORDERS_AT_ONCE = 2_000
 _GATHER_S = 0.001
@@ -45,14 +45,10 @@ class Taking:
     """One process' way into the inbox."""
 
     def __init__(
-        self,
-        keep: Callable[[Sequence[SoundBid]], Awaitable[Sequence[Kept]]],
-        acknowledge: Callable[
-            [Sequence[SoundBid], Sequence[Kept]], Awaitable[Sequence[Acknowledged]]
-        ],
+        self, keep: Callable[[Sequence[SoundBid]], Awaitable[Sequence[Acknowledged]]]
     ) -> None:
         """`keep` writes orders in one commit; it is not called again before it returned."""
-        self._keep, self._acknowledge = keep, acknowledge
+        self._keep = keep
         self._queue: list[_Waiting] = []
         self._has_writer = False
 
@@ -74,16 +70,9 @@ class Taking:
         self._has_writer = True
         await anyio.sleep(_GATHER_S)
         batch = self._next_batch()
-        orders = [order for each in batch for order in each.orders]
         found: Sequence[Acknowledged] | Exception
         try:
-            try:
-                kept = await self._keep(orders)
-            finally:
-                self._has_writer = bool(self._queue)
-                if self._queue:
-                    self._queue[0].turn.set()
-            found = await self._acknowledge(orders, kept)
+            found = await self._keep([order for each in batch for order in each.orders])
         except Exception as error:  # raised again in each that waits
             found = error
         taken = 0
@@ -94,6 +83,9 @@ class Taking:
                 each.found = found[taken : taken + len(each.orders)]
             taken += len(each.orders)
             each.turn.set()
+        self._has_writer = bool(self._queue)
+        if self._queue:
+            self._queue[0].turn.set()
 
     def _next_batch(self) -> list[_Waiting]:
         """Those at the head of the queue, one at least."""
