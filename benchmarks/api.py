@@ -27,12 +27,14 @@ import psutil
 
 from benchmarks import _fronts as fronts
 from benchmarks._chain import running_chain
-from benchmarks._orders import bids
+from benchmarks._orders import MATCHER, RULES, bids
 from benchmarks._parties import Market
 from benchmarks._postgres import missing_postgres, running_postgres
 from benchmarks.season import TERMS
-from cloud_gpu.protocol.codec import to_json
+from cloud_gpu.protocol.codec import from_json, to_json
+from cloud_gpu.protocol.receipts import check_receipt
 from cloud_gpu.protocol.values import Digest
+from market.api.schemas import Placed
 from market.rules import MarketRules
 from market.store.database import Database
 from market.store.views import SqlBook
@@ -40,7 +42,8 @@ from market.store.views import SqlBook
 SINGLE_TARGET, BULK_TARGET = 800, 5_000
 """Of two workers on PostgreSQL. Source: the issue, DESIGN.md 7."""
 CONNECTIONS, BULK_CONNECTIONS = 16, 8
-BULK_ORDERS = 500
+BULK_ORDERS, BULK_TIMES = 500, 6
+"""In one request; and in all, for each single post of a run: a few seconds of load."""
 SINGLE, BULK, TRIVIAL = "/v1/bids", "/v1/bids:bulk", "/"
 PATIENCE_S = 120.0
 ENGINES = ("sqlite", "postgres")
@@ -66,21 +69,35 @@ def empty_database(engine: str, folder: Path) -> Iterator[str]:
 
 
 def measured(url: str, path: str, bodies: Sequence[bytes], connections: int, each: int) -> Figures:
-    """Send all; every order must have been taken as a new one."""
+    """Send all; every order must have been taken as a new one, with the market's receipt."""
     found = fronts.load(url, path, bodies, connections)
+    places: set[int] = set()
     for status, body in found.answers:
         wrong = status not in (200, 201)
         if path == BULK and not wrong:
-            wrong = any(answer["status"] != 201 for answer in json.loads(body))
+            wrong = not _all_new(body, places)
         if wrong or found.cut:
             sys.exit(f"{path}: {status} {body[:500]}, {found.cut} connections cut")
+    if path == BULK and len(places) != len(bodies) * each:
+        sys.exit(f"{path}: {len(places)} places in the inbox for {len(bodies) * each} orders")
     cuts = statistics.quantiles(found.latencies_ms, n=100)
     return Figures(len(bodies) * each / found.seconds, cuts[49], cuts[98])
 
 
+def _all_new(body: str, places: set[int]) -> bool:
+    """Whether a bulk answer has a new place for each, and the market's word for first and last."""
+    answers = from_json(body, list[Placed])
+    receipts = [each.receipt for each in answers if each.status == 201 and each.receipt is not None]
+    places.update(each.body.inbox for each in receipts)
+    return len(receipts) == len(answers) and all(
+        check_receipt(each, RULES.domain, market=MATCHER.address, at=int(time.time())) is None
+        for each in (receipts[0], receipts[-1])
+    )
+
+
 def throughput(engine: str, count: int, orders: int) -> dict[str, Figures]:
     """One engine under so many workers: single posts, then bulk posts."""
-    made = [to_json(order) for order in bids(3 * orders, int(time.time()))]
+    made = [to_json(order) for order in bids((1 + BULK_TIMES) * orders, int(time.time()))]
     single, rest = made[:orders], made[orders:]
     bulk = [
         b"[" + b",".join(rest[first : first + BULK_ORDERS]) + b"]"
