@@ -2,6 +2,7 @@
 
 libp2p runs on trio only, a user's program on whatever it likes. One thread a process, started at
 the first call and stopped when the interpreter ends. Context variables go along with each call.
+trio is imported by the first call, too: most commands of a command line never make one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Generic, ParamSpec, TypeVar
-
-import trio
+from typing import TYPE_CHECKING, Final, Generic, ParamSpec, TypeVar
 
 from cloud_gpu.protocol.errors import OutsideWorldError
+
+if TYPE_CHECKING:
+    import trio
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,12 +40,16 @@ class _Call(Generic[T]):
     """One call on its way through the trio thread."""
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        import trio
+
         self._work = work
         self._scope = trio.CancelScope()
         self.future: Future[T] = Future()
         self.is_launched = False
 
     async def run(self) -> None:
+        import trio
+
         try:
             with self._scope:
                 self.future.set_result(await self._work())
@@ -141,6 +147,8 @@ class Portal:
         self._soon(spawn)
 
     def _soon(self, work: Callable[[], object]) -> None:
+        import trio
+
         assert self._token is not None
         try:
             self._token.run_sync_soon(work)
@@ -163,6 +171,8 @@ class Portal:
             atexit.register(self.stop)
 
     def _run(self, ready: threading.Event) -> None:
+        import trio
+
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 self._token = trio.lowlevel.current_trio_token()
@@ -220,6 +230,8 @@ class Held(Generic[T]):
             self._left.set()
 
     async def _hold(self) -> None:
+        import trio
+
         self._left = trio.Event()
         try:
             async with self._manager as value:
@@ -236,6 +248,8 @@ class Held(Generic[T]):
 
 def _plain(error: BaseException) -> BaseException:
     """The one error in a group of one: what a caller can catch by its name."""
+    import trio
+
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return CancelledError() if isinstance(error, trio.Cancelled) else error
