@@ -173,6 +173,22 @@ class BlockAudit(BidsAudit):
 
     takes_blocks = True
 
+    def __init__(self, entries: EntryAudit) -> None:
+        super().__init__(entries)
+        self._window = -1
+        """Of the newest auction: whoever may hold a second one in a window draws its luck again."""
+
+    def take(
+        self, facts: RoundFacts, body: RoundBody, rules: MarketRules, accepted: set[Digest]
+    ) -> Iterator[Difference]:
+        """See `LaneAudit`."""
+        window = window_of(facts.at, rules.block_s)
+        if window <= self._window:
+            needed = f"a window after {self._window}, whose auction was held"
+            yield Difference(facts.number, "facts.at", f"{facts.at}, in window {window}", needed)
+        self._window = window
+        yield from super().take(facts, body, rules, accepted)
+
     def outcome_of(
         self,
         facts: RoundFacts,

@@ -199,6 +199,15 @@ def test_a_header_that_is_held_shows_a_history_written_anew(rounds: list[Publish
     assert (found.number, found.field) == (1, "header")
 
 
+def test_of_two_headers_of_one_round_none_hides_the_other(rounds: list[PublishedRound]) -> None:
+    honest = rounds[0].header
+    other = resealed(rounds, lambda _, body: body, facts={"owners_min": 9})[0].header
+    for both in ([honest, other], [other, honest]):
+        found, _ = audited(rounds, held=both)
+        assert found is not None
+        assert (found.number, found.field) == (1, "header")
+
+
 def test_receipts_are_looked_up(rounds: list[PublishedRound]) -> None:
     mine, other = receipt_of(id_of(HIGH), 1), receipt_of(id_of(LATER), 2)
     found, auditor = audited(rounds, receipts=[mine])
@@ -207,6 +216,17 @@ def test_receipts_are_looked_up(rounds: list[PublishedRound]) -> None:
     found, _ = audited(rounds, receipts=[mine, other])
     assert found is not None
     assert (found.number, found.field) == (1, "arrivals 2.order")
+
+
+def test_two_receipts_of_one_place_cannot_both_be_right(rounds: list[PublishedRound]) -> None:
+    honest, other = receipt_of(id_of(HIGH), 1), receipt_of(id_of(LATER), 1)
+    for both in ([honest, other], [other, honest]):
+        found, _ = audited(rounds, receipts=both)
+        assert found is not None
+        assert (found.number, found.field) == (1, "arrivals 1.order")
+    found, auditor = audited(rounds, receipts=[honest, honest])
+    assert found is None
+    assert auditor.audited.receipts == 2
 
 
 def test_a_receipt_that_is_not_read_for_long_is_found(desk: Desk) -> None:

@@ -282,6 +282,21 @@ def test_a_search_with_another_seed_is_found(rounds: list[PublishedRound]) -> No
     assert (found.number, found.field) == (2, "facts.seed")
 
 
+def test_two_auctions_in_one_window_are_found(desk: Desk) -> None:
+    desk.submit(LOW)
+    for _ in range(2):
+        desk.mine()
+        desk.pass_time(WINDOW_S * 1_000)
+        desk.submit(HOPELESS)
+    rounds = published(journal_of(desk, BLOCKS))
+    assert [each.header.body.facts.lane for each in rounds] == [Lane.BLOCK] * 2
+    assert audited(rounds)[0] is None
+    at = rounds[0].header.body.facts.at
+    found, _ = audited(resealed(rounds, facts={"at": at + 1}))
+    assert found is not None
+    assert (found.number, found.field) == (2, "facts.at")
+
+
 def test_a_block_that_is_published_in_a_round_of_lane_a_is_found(
     rounds: list[PublishedRound],
 ) -> None:
