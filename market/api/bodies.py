@@ -62,14 +62,19 @@ class BoundedBodies:
 
 
 async def _refuse(bytes_max: int, scope: Scope, receive: Receive, send: Send) -> None:
-    rejection = Rejection(
+    rejection = too_large("body", bytes_max)
+    await problem(rejection, status_of(rejection.reason))(scope, receive, send)
+
+
+def too_large(field: str, bytes_max: int) -> Rejection:
+    """More bytes than anybody may send there."""
+    return Rejection(
         reason=RejectReason.TOO_LARGE,
-        field="body",
+        field=field,
         found=f"more than {bytes_max} bytes",
         needed=f"at most {bytes_max} bytes",
         next="Send fewer orders in a request, or shorter terms.",
     )
-    await problem(rejection, status_of(rejection.reason))(scope, receive, send)
 
 
 async def read_body(request: Request, kind: type[ValueT]) -> ValueT:

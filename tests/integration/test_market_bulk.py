@@ -45,6 +45,15 @@ async def test_each_of_many_is_answered_as_if_it_came_alone(api: Api) -> None:
     assert len(api.arrivals) == 3
 
 
+async def test_no_order_of_many_is_longer_than_one_alone_may_be(api: Api) -> None:
+    padded = to_json(order("bob"))[:-1] + b" " * BODY_BYTES_MAX + b"}"
+    padded_told, told = await bulk(api, padded, order("eve"))
+    assert (padded_told.status, told.status) == (413, 201)
+    assert padded_told.problem is not None
+    assert padded_told.problem.field == "body[0]"
+    assert len(api.inbox.after(0, 100)) == 1
+
+
 async def test_one_that_was_taken_in_time_keeps_its_receipt_after_its_end(api: Api) -> None:
     old = order("bob")
     first = (await bulk(api, old))[0]

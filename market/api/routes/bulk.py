@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.signing import Verified
-from market.api.bodies import parsed, read_list
+from market.api.bodies import BODY_BYTES_MAX, parsed, read_list, too_large
 from market.api.errors import Refused, problem_of
 from market.api.front import Front, front_of
 from market.api.schemas import Placed, answers, json_list, takes
@@ -48,8 +48,11 @@ def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SoundBid | bytes
 
 def _examine(front: Front, place: int, body: bytes) -> SoundBid | bytes:
     """A bid to keep, or the answer that it has already: a `Placed` as JSON."""
+    field = f"body[{place}]"
+    if len(body) > BODY_BYTES_MAX:  # it is kept as it came
+        return _told(Refused(too_large(field, BODY_BYTES_MAX)))
     try:
-        order = parsed(body, SignedBid, f"body[{place}]")
+        order = parsed(body, SignedBid, field)
     except Refused as unread:
         return _told(unread)
     front.read_products(order.bid.payload.product)
