@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_gpu.protocol.chain_events import ChainReorganised
+from cloud_gpu.protocol.chain_events import ChainReorganised, DelegationChanged
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.future_events import (
@@ -12,6 +12,7 @@ from cloud_gpu.protocol.future_events import (
     MachinesNominated,
 )
 from cloud_gpu.protocol.futures import Series
+from cloud_gpu.protocol.identity import Delegation, KeyRole
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import ZERO_DIGEST
@@ -79,6 +80,19 @@ def test_it_is_forgotten_with_the_last_contract() -> None:
         contract=1, end=FutureEnd.LONG_DEFAULT, to_long=NOTHING, to_short=NOTHING, at=0
     )
     assert shown(desk.mine(end)) == [ReportNode(machine=machine("ada"), advert=None)]
+
+
+def test_a_revoked_key_says_no_more_where_a_node_is_and_stands_in_nobodys_way() -> None:
+    desk = traded()
+    desk.mine(NAMED)
+    stolen = said(later_s=600, addresses=("/ip4/10.6.6.6/tcp/1/p2p/peer-ada",))
+    desk.hear(stolen)
+    node, wallet = key("ada-node").address, key("ada").address
+    revoked = Delegation(account=wallet, role=KeyRole.NODE, expiry=0)
+    effects = desk.mine(DelegationChanged(signer=node, delegation=revoked))
+    assert shown(effects) == [ReportNode(machine=machine("ada"), advert=None)]
+    anew = said(node="ada")
+    assert shown(desk.hear(anew)) == [ReportNode(machine=machine("ada"), advert=anew)]
 
 
 def test_it_is_forgotten_with_a_nomination_that_a_longer_chain_undoes() -> None:
