@@ -168,10 +168,10 @@ def _attempted(outside: Outside, arguments: Sequence[str]) -> tuple[int, Failure
     except (typer.Abort, KeyboardInterrupt):
         return _failed(ExitCode.INTERRUPTED, "interrupted", "Ctrl-C")
     except typer.TyperException as error:
-        failure = failure_of(UsageWrong(_said(error)))
+        failure = failure_of(UsageWrong(_said(error)), _help_of(arguments))
         return failure.code, failure
     except CloudGpuError as error:
-        failure = failure_of(error)
+        failure = failure_of(error, _help_of(arguments))
         return failure.code, failure
     except SystemExit:  # typer's answer to a broken pipe: the reader has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
@@ -188,6 +188,19 @@ def _attempted(outside: Outside, arguments: Sequence[str]) -> tuple[int, Failure
 
 def _failed(code: ExitCode, reason: str, found: str, needed: str = "") -> tuple[int, Failure]:
     return code, Failure(code=code, reason=reason, found=found, needed=needed)
+
+
+def _help_of(arguments: Sequence[str]) -> str:
+    """What prints the help of the command that these words name, as far as they name one."""
+    command: object = typer.main.get_command(app)
+    words = ["cloud-gpu"]
+    for word in arguments:
+        inner = getattr(command, "commands", {})
+        if word not in inner:
+            break
+        command = inner[word]
+        words.append(word)
+    return " ".join((*words, "--help"))
 
 
 def _said(error: typer.TyperException) -> str:

@@ -186,20 +186,23 @@ def orders_in(text: str) -> tuple[SignedBid, ...]:
 
 def show(
     run: Invocation,
-    bid: Annotated[str, typer.Argument(metavar="BID", help="Its id, 0x and 64 hex digits.")],
+    bid: Annotated[
+        str, typer.Argument(metavar="BID", help="Its id, or its beginning as `bid ls` shows it.")
+    ],
     explain: Annotated[
         bool, typer.Option("--explain", help="What each limit costs; of a match, why its price.")
     ] = False,
 ) -> None:
     """Say how far a bid came, by the market's word."""
-    wanted = digest_of(bid, "BID")
+    wanted = digest_of(bid, "BID", _noted(run))
     report = run.ask(run.settings(), lambda client: client.report(wanted))
     row = _report_row(report)
     how = report.explanation
     if not explain or how is None:
         run.say.result("bid", row, lambda: _reports_table([row]))
         if explain:
-            run.say.progress("no round has looked at this bid yet")
+            waits = report.state in _LIVE
+            run.say.progress("no round explained this bid" + " yet" * waits)
         return
     told = {**row, "explanation": to_builtins(how)}
     run.say.result("bid", told, lambda: _explanation_table(how))
@@ -233,13 +236,13 @@ def cancel(
     bid: Annotated[str, typer.Argument(metavar="BID", help="Its id.")],
 ) -> int:
     """Void a bid: its nonce on chain, which binds everybody, then in the market's book."""
-    settings, wanted = run.settings(), digest_of(bid, "BID")
+    settings, wanted = run.settings(), digest_of(bid, "BID", _noted(run))
     report = run.ask(settings, lambda client: client.report(wanted))
     if report.state not in _LIVE:
         raise NoSuchThing(
             f"bid {bid} is {report.state}", "one that may still open", "cloud-gpu bid ls"
         )
-    known = next((b for b in run.outside.remembered("bids") if b["bid"] == bid), None)
+    known = next((b for b in run.outside.remembered("bids") if b["bid"] == str(wanted)), None)
     if known is not None:
         confirm(run, "Void the bid's nonce on chain (it costs gas)?")
         with opened_wallet(run, settings) as wallet:
@@ -247,9 +250,13 @@ def cancel(
     else:
         run.say.progress("it was not placed from here: its nonce stays valid until it expires")
     run.ask(settings, lambda client: client.cancel(wanted))
-    payload = {"bid": bid, "voided_on_chain": known is not None}
+    payload = {"bid": str(wanted), "voided_on_chain": known is not None}
     run.say.result("bid-cancelled", payload, lambda: f"Cancelled {bid}.")
     return ExitCode.DONE
+
+
+def _noted(run: Invocation) -> list[str]:
+    return [each["bid"] for each in run.outside.remembered("bids")]
 
 
 def _order_row(order: SignedBid) -> dict[str, Any]:

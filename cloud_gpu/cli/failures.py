@@ -76,8 +76,8 @@ def refused_here(error: OSError | ValueError) -> CloudGpuError:
     return UsageWrong(str(error))
 
 
-def failure_of(error: CloudGpuError) -> Failure:
-    """What to print for an exception that reached the command line."""
+def failure_of(error: CloudGpuError, usage: str = "cloud-gpu --help") -> Failure:
+    """What to print for an exception that reached the command line; `usage` prints its help."""
     code = int(error.exit_code)
     match error:
         case NoMatch(rejection=rejection):
@@ -122,7 +122,7 @@ def failure_of(error: CloudGpuError) -> Failure:
         case ToolchainMissing():
             return _of_three_lines(code, "tool-missing", str(error))
         case _:
-            reason, needed, next_step = _words_for(error)
+            reason, needed, next_step = _words_for(error, usage)
             return Failure(
                 code=code, reason=reason, found=str(error), needed=needed, next=next_step
             )
@@ -160,10 +160,10 @@ def _of_three_lines(code: int, reason: str, text: str) -> Failure:
     )
 
 
-def _words_for(error: CloudGpuError) -> tuple[str, str, str]:
+def _words_for(error: CloudGpuError, usage: str) -> tuple[str, str, str]:
     match error:
         case UsageWrong():
-            return "usage", "", "cloud-gpu COMMAND --help"
+            return "usage", "", usage
         case SettingsInvalid():
             return "settings-invalid", "", "cloud-gpu doctor"
         case MarketUnavailable():

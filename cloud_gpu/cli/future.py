@@ -155,7 +155,7 @@ def show(
         if wanted.isascii() and wanted.isdigit():
             show_contract(run, trader, int(wanted))
             return
-        row = _report_row(trader.market.report(digest_of(wanted, "ORDER")))
+        row = _report_row(trader.market.report(digest_of(wanted, "ORDER", _noted(run))))
         run.say.result("future-order", row, lambda: _reports_table([row]))
         for each in row["contracts"]:
             run.say.next(f"cloud-gpu future show {each['contract']}")
@@ -177,7 +177,7 @@ def cancel(
 
     Contracts that came of it stay.
     """
-    wanted = digest_of(order, "ORDER")
+    wanted = digest_of(order, "ORDER", _noted(run))
     with opened_trader(run, run.settings()) as trader:
         report = trader.market.report(wanted)
         if report.state not in _LIVE:
@@ -186,9 +186,13 @@ def cancel(
             )
         confirm(run, "Close the order on chain (it costs gas)?")
         trader.cancel(wanted)
-    payload = {"order": order, "filled": report.filled}
+    payload = {"order": str(wanted), "filled": report.filled}
     run.say.result("future-order-cancelled", payload, lambda: f"Cancelled {order}.")
     return ExitCode.DONE
+
+
+def _noted(run: Invocation) -> list[str]:
+    return [each["order"] for each in run.outside.remembered(_KIND)]
 
 
 def _known_row(trader: Trader, known: dict[str, Any]) -> dict[str, Any]:

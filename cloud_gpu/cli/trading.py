@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cloud_gpu.trader import Trader
 
 _SIGNED = ("bids", "futures", "assignments", "pledges")
+_BEGINNING_MIN = len("0x") + 6  # fewer digits are sooner a slip than an id
 """Kinds of what is remembered that carry a nonce of the account."""
 
 Product = Annotated[
@@ -106,10 +107,15 @@ def taken_nonces(run: Invocation) -> frozenset[int]:
     return frozenset(int(row["nonce"]) for row in noted if int(row["expires_at"]) >= now)
 
 
-def digest_of(text: str, name: str) -> Digest:
-    """An id on the command line. Raises UsageWrong."""
+def digest_of(text: str, name: str, noted: Iterable[str] = ()) -> Digest:
+    """An id on the command line, or the beginning of the one of `noted` that has it, as `ls`
+    shows them. Raises UsageWrong.
+    """
+    begun = {each for each in noted if len(text) >= _BEGINNING_MIN and each.startswith(text)}
+    if len(begun) > 1:
+        raise UsageWrong(f"{name}: {text!r} begins {len(begun)} ids, needed more digits")
     try:
-        return Digest.parse(text)
+        return Digest.parse(begun.pop() if begun else text)
     except ValueError as error:
         raise UsageWrong(f"{name}: {error}") from error
 

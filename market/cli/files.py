@@ -18,19 +18,26 @@ AnyMarket = Annotated[
     str,
     typer.Option(
         "--market",
+        metavar="0x…",
         help="The market's address, if you know it; else the first round's word is taken.",
         show_default=False,
     ),
 ]
 ReceiptFiles = Annotated[
     list[Path] | None,
-    typer.Option("--receipt", help="A receipt, or a list of them, as JSON.", show_default=False),
+    typer.Option(
+        "--receipt",
+        metavar="FILE",
+        help="A receipt, or a list of them, as JSON; repeatable.",
+        show_default=False,
+    ),
 ]
 HeaderFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--header",
-        help="A signed header (or a list) that you kept: it must still be there.",
+        metavar="FILE",
+        help="A signed header (or a list) that you kept: it must still be there; repeatable.",
         show_default=False,
     ),
 ]

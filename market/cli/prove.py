@@ -31,19 +31,24 @@ def prove(
     context: typer.Context,
     source: Annotated[
         str,
-        typer.Argument(help="Published rounds: a market's URL, or a file or folder with them."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="Published rounds: a market's URL, or a file or folder with them.",
+            show_default=False,
+        ),
     ],
     number: Annotated[
         int, typer.Option("--round", help="Which round shows it; 0: the newest.", min=0)
     ] = 0,
     order: Annotated[
-        str, typer.Option("--bid", help="The bid, or the ask, that it concerns.")
+        str, typer.Option("--bid", metavar="ID", help="The bid, or the ask, that it concerns.")
     ] = "",
     receipts: ReceiptFiles = None,
     headers: HeaderFiles = None,
     market: AnyMarket = "",
     out: Annotated[
-        Path | None, typer.Option(help="Write it there, instead of to the terminal.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it there, instead of to the terminal."),
     ] = None,
 ) -> None:
     """Prove that a market broke its own rule: in a file that convicts it without its help.
@@ -83,7 +88,9 @@ def prove(
 
 def check(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The proof.", show_default=False)],
-    market: Annotated[str, typer.Option("--market", help="The address of whom it accuses.")],
+    market: Annotated[
+        str, typer.Option("--market", metavar="0x…", help="The address of whom it accuses.")
+    ],
 ) -> None:
     """Check a proof against a market: needs the file and the market's address, nothing else.
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.cli.failures import UsageWrong
+from cloud_gpu.cli.trading import digest_of
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
     MarketUnavailable,
@@ -94,6 +96,32 @@ def test_usage_errors_exit_2_also_as_json(words: list[str], capsys: Captured) ->
     assert capsys.readouterr().err.startswith("error:  usage")
     assert called(PretendWorld(), *words, "-ojson") == ExitCode.USAGE
     assert json.loads(capsys.readouterr().out)["reason"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["nonsense"], "cloud-gpu --help"),
+        (["wallet", "fund", "1,5"], "cloud-gpu wallet fund --help"),
+        (["ls", "--limit", "x"], "cloud-gpu ls --help"),
+    ],
+)
+def test_a_usage_error_names_the_help_of_its_command(
+    words: list[str], usage: str, capsys: Captured
+) -> None:
+    assert called(PretendWorld(), *words) == ExitCode.USAGE
+    assert capsys.readouterr().err.rstrip().endswith(usage)
+
+
+def test_an_id_may_be_the_beginning_of_one_that_was_handed_in_from_here() -> None:
+    noted = ["0x" + "ab" * 32, "0x" + "abab" * 3 + "cd" * 26]
+    assert str(digest_of("0x" + "ab" * 7, "BID", noted)) == noted[0]
+    assert str(digest_of(noted[1], "BID", noted)) == noted[1]
+    with pytest.raises(UsageWrong, match="begins 2 ids"):
+        digest_of("0xababab", "BID", noted)
+    for text in ("0xabab", "0xffffffff"):  # too short to mean one; unknown
+        with pytest.raises(UsageWrong, match="64 hex digits"):
+            digest_of(text, "BID", noted)
 
 
 def test_a_market_that_is_down_exits_8(capsys: Captured) -> None:
