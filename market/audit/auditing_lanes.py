@@ -197,7 +197,8 @@ class FuturesAudit(LaneAudit[RestingFuture]):
             for pair in clearing.pairs if clearing is not None else ():
                 assert clearing is not None
                 for order in (pair.buy, pair.sell):
-                    left[order.nonce[0]] -= margin(order, clearing.price, pair.units).value
+                    trader, need = order.nonce[0], margin(order, clearing.price, pair.units).value
+                    left[trader] = left.get(trader, 0) - need  # a margin of nothing needs no row
             cleared.append(SeriesRound(series, orders, references[series], clearing, short))
         fills, unmatched = paired_by(cleared), unmatched_of(cleared)
         yield from same_rows(facts, "fills", by_key(self.lists.fills), by_key(fills))

@@ -161,7 +161,9 @@ async def test_nothing_acknowledged_is_lost_when_the_market_is_killed(
             if bid in acknowledged:
                 assert again.report(bid).state is BidState.PENDING
                 answer = again.place(order)
-                assert (answer.status_code, answer.content) == (200, acknowledged[bid])
+                assert answer.status_code == 200
+                # Of the same order, place and time; what it was signed together with may differ.
+                assert answer.json()["body"] == json.loads(acknowledged[bid])["body"]
             else:
                 assert again.place(order).status_code in (200, 201)
         positions = {again.place(order).json()["body"]["inbox"] for order in orders}
