@@ -40,7 +40,14 @@ from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.spending import free_nonce
-from cloud_gpu.vault import VaultAccount, product_of, refused, require_cash, require_market
+from cloud_gpu.vault import (
+    VaultAccount,
+    product_of,
+    refused,
+    require_cash,
+    require_market,
+    require_receipt,
+)
 
 _LIST: Final = "cloud-gpu group ls"
 
@@ -169,12 +176,16 @@ class GroupBuyer:
         )
 
     def open(self, offer: CampaignOffer) -> Digest:
-        """Have the market list a campaign; its id. It costs nothing and locks nothing."""
+        """Have the market list a campaign; its id. It costs nothing and locks nothing.
+
+        Raises `Rejected`; `MarketUnavailable`, also for a receipt that is not the market's.
+        """
         said = state(
             offer, self._deployment.domain, self._signer, nonce=0, expiry=offer.campaign.deadline
         )
-        self.market.open(said)
-        return self.id_of(offer.campaign)
+        name = self.id_of(offer.campaign)
+        self._held_to(self.market.open(said), name)
+        return name
 
     def id_of(self, campaign: Campaign) -> Digest:
         """What pledges name."""
@@ -203,8 +214,14 @@ class GroupBuyer:
         return sign(said, self._deployment.group_buy_domain, self._signer)
 
     def hand_in(self, pledge: Signed[Pledge]) -> SignedReceipt:
-        """Have the market lock a pledge, at its own cost of gas."""
-        return self.market.pledge(pledge)
+        """Have the market lock a pledge, at its own cost of gas. Raises as `open` does."""
+        return self._held_to(self.market.pledge(pledge), pledge.payload.id)
+
+    def _held_to(self, receipt: SignedReceipt, name: Digest) -> SignedReceipt:
+        market = require_market(self.market.describe(), self._deployment).matcher
+        return require_receipt(
+            receipt, name, self._deployment, market=market, at=self._account.chain_time()
+        )
 
     def lock(self, campaign: Campaign, pledge: Signed[Pledge]) -> None:
         """Lock a pledge by the account's own transaction; no market is needed."""

@@ -26,7 +26,13 @@ from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.utc import format_utc
 from cloud_gpu.protocol.values import Address, Digest
 from cloud_gpu.spending import free_nonce
-from cloud_gpu.vault import product_of, refused, require_cash, require_market
+from cloud_gpu.vault import (
+    product_of,
+    refused,
+    require_cash,
+    require_market,
+    require_receipt,
+)
 
 _HORIZON_S: Final = 366 * 24 * 3600
 """How far ahead markets take orders."""
@@ -178,8 +184,17 @@ class Trader:
         return sign(order, self._deployment.futures_domain, self._signer)
 
     def place(self, order: Signed[FutureOrder]) -> SignedReceipt:
-        """Hand an order in; later batches may open contracts. Raises `Rejected`."""
-        return self.market.place(order)
+        """Hand an order in; later batches may open contracts.
+
+        Raises `Rejected`; `MarketUnavailable`, also for a receipt that is not the market's.
+        """
+        return require_receipt(
+            self.market.place(order),
+            order.payload.id,
+            self._deployment,
+            market=order.payload.matcher,
+            at=self._clock.now() // 1000,
+        )
 
     def cancel(self, order: Digest) -> None:
         """Close an order, or what is left of it, on chain, which binds everybody, then in the book.

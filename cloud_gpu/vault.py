@@ -12,6 +12,7 @@ from typing import Protocol
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import (
     FundsTooSmall,
+    MarketUnavailable,
     Rejected,
     Rejection,
     RejectReason,
@@ -19,8 +20,9 @@ from cloud_gpu.protocol.errors import (
 )
 from cloud_gpu.protocol.ports import AccountView, MarketView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from cloud_gpu.protocol.units import TokenAmount
-from cloud_gpu.protocol.values import Address
+from cloud_gpu.protocol.values import Address, Digest
 
 
 class VaultAccount(Protocol):
@@ -87,4 +89,18 @@ def require_market(found: MarketView, deployment: Deployment) -> MarketView:
             f"market: found one for LeaseBook {found.lease_book} on chain {found.chain_id},"
             f" needed {ours[1]} on chain {ours[0]}. Correct `market` or `deployment`."
         )
+    return found
+
+
+def require_receipt(
+    found: SignedReceipt, order: Digest, deployment: Deployment, *, market: Address, at: int
+) -> SignedReceipt:
+    """A receipt for `order` under `market`'s signature; `at` in Unix seconds.
+
+    Raises `MarketUnavailable`: what was handed in may stand, but nothing proves it.
+    """
+    wrong = check_receipt(found, deployment.domain, market=market, at=at)
+    problem = str(wrong) if wrong is not None else f"it names {found.body.order}"
+    if wrong is not None or found.body.order != order:
+        raise MarketUnavailable(f"the market's receipt is not one for {order}: {problem}")
     return found

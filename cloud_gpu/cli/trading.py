@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from cloud_gpu.trader import Trader
 
 _SIGNED = ("bids", "futures", "assignments", "pledges")
-_BEGINNING_MIN = len("0x") + 6  # fewer digits are sooner a slip than an id
 """Kinds of what is remembered that carry a nonce of the account."""
+_BEGINNING_MIN = len("0x") + 6
+"""Fewer digits are sooner a slip than an id."""
 
 Product = Annotated[
     str, typer.Option("--gpu", metavar="PRODUCT", help='A product: its number, or "A100:2".')

@@ -28,17 +28,19 @@ from cloud_gpu.protocol.group_reports import (
 from cloud_gpu.protocol.identity import LocalKey, NoDelegates
 from cloud_gpu.protocol.ports import AccountView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import Receipt, SignedReceipt, sign_receipts
 from cloud_gpu.protocol.signing import Signed, Verified, verify, verify_statement
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.utc import parse_utc
 from cloud_gpu.protocol.values import Address, Digest
-from cloud_gpu.testing.world import DEPLOYMENT
+from cloud_gpu.testing.world import DEPLOYMENT, MATCHER
 from tests.unit.buyer.builders import MARKET
 from tests.unit.buyer.test_ordering import PRODUCTS
 
 NOW = parse_utc("2026-12-01")
 HOUR_S, DAY_S = 3_600, 86_400
 KEY, OTHER = LocalKey(b"\x01" * 32), LocalKey(b"\x02" * 32)
+STRANGER = LocalKey(b"\x21" * 32)
 ISSUED = msgspec.structs.replace(DEPLOYMENT, group_buy=Address(b"\x0e" * 20))
 WORDS: dict[str, Any] = {
     "organiser": KEY.address,
@@ -133,12 +135,22 @@ class PretendAccount:
 class PretendMarket:
     def __init__(self, shown: Campaign = CAMPAIGN) -> None:
         self.shown, self.opened = shown, list[SignedCampaign]()
+        self.key = MATCHER
+        """Who signs its receipts."""
 
     def describe(self) -> Any:
         return MARKET
 
-    def open(self, offer: SignedCampaign) -> Any:
+    def open(self, offer: SignedCampaign) -> SignedReceipt:
         self.opened.append(offer)
+        return self._receipt(offer.body.campaign.id_in(ISSUED.group_buy_domain))
+
+    def pledge(self, pledge: Signed[Pledge]) -> SignedReceipt:
+        return self._receipt(pledge.payload.id)
+
+    def _receipt(self, order: Digest) -> SignedReceipt:
+        body = Receipt(order=order, inbox=1, received_at=NOW * 1000)
+        return sign_receipts([body], self.key, ISSUED.domain, life_s=60)[0]
 
     def campaign(self, campaign: Digest) -> CampaignPage:
         report = CampaignReport(
@@ -178,6 +190,15 @@ def test_a_campaign_is_opened_under_its_organisers_signature() -> None:
         said, ISSUED.domain, account=KEY.address, keys=NoDelegates(), role=None, at=NOW
     )
     assert refused is None
+
+
+def test_a_receipt_that_is_not_the_markets_is_none() -> None:
+    buyer = buyer_of(Ledger(), market := PretendMarket())
+    pledge = buyer.pledge(CAMPAIGN, 1)
+    assert buyer.hand_in(pledge).body.order == pledge.payload.id
+    market.key = STRANGER
+    with pytest.raises(MarketUnavailable, match="receipt is not one for"):
+        buyer.hand_in(pledge)
 
 
 def test_other_terms_than_the_ids_are_not_shown() -> None:

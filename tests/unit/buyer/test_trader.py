@@ -8,24 +8,32 @@ import msgspec
 import pytest
 
 from cloud_gpu.ordering import FutureRequest, read_series
-from cloud_gpu.protocol.errors import FundsTooSmall, Rejected, RejectReason, SettingsInvalid
+from cloud_gpu.protocol.errors import (
+    FundsTooSmall,
+    MarketUnavailable,
+    Rejected,
+    RejectReason,
+    SettingsInvalid,
+)
 from cloud_gpu.protocol.futures import Assignment, FutureOrder, HeldContract
 from cloud_gpu.protocol.identity import LocalKey, NoDelegates
 from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.orders import SignedCancellation
 from cloud_gpu.protocol.ports import AccountView, MachineView
 from cloud_gpu.protocol.product import Product
+from cloud_gpu.protocol.receipts import Receipt, SignedReceipt, sign_receipts
 from cloud_gpu.protocol.signing import Signed, Verified, verify
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.utc import parse_utc
 from cloud_gpu.protocol.values import Address, Digest
-from cloud_gpu.testing.world import DEPLOYMENT
+from cloud_gpu.testing.world import DEPLOYMENT, MATCHER
 from cloud_gpu.trader import Trader
 from tests.unit.buyer.builders import MARKET
 from tests.unit.buyer.test_ordering import PRODUCTS
 
 NOW = parse_utc("2026-12-01")
 KEY, OTHER = LocalKey(b"\x01" * 32), LocalKey(b"\x02" * 32)
+STRANGER = LocalKey(b"\x21" * 32)
 ISSUED = msgspec.structs.replace(DEPLOYMENT, futures=Address(b"\x0f" * 20))
 SERIES = read_series(product=2, start="2026-12-08", length="1d")
 REQUEST = FutureRequest(is_buy=True, series=SERIES, units=1, limit=Price(1_000_000))
@@ -110,12 +118,17 @@ class PretendMarket:
     def __init__(self) -> None:
         self.view, self.placed = MARKET, list[Signed[FutureOrder]]()
         self.cancelled: list[SignedCancellation] = []
+        self.key, self.names = MATCHER, list[Digest]()
+        """Who signs its receipts, and for what instead of the order."""
 
     def describe(self) -> Any:
         return self.view
 
-    def place(self, order: Signed[FutureOrder]) -> Any:
+    def place(self, order: Signed[FutureOrder]) -> SignedReceipt:
         self.placed.append(order)
+        (name,) = self.names or [order.payload.id]
+        body = Receipt(order=name, inbox=1, received_at=NOW * 1000)
+        return sign_receipts([body], self.key, ISSUED.domain, life_s=60)[0]
 
     def cancel(self, statement: SignedCancellation) -> None:
         self.cancelled.append(statement)
@@ -136,6 +149,18 @@ def trader_of(ledger: Ledger, key: LocalKey = KEY, market: Any = None) -> Trader
         clock=Clock(),
         draw=lambda: 0,
     )
+
+
+def test_a_receipt_that_is_not_the_markets_for_this_order_is_none() -> None:
+    trader = trader_of(Ledger(), market=(market := PretendMarket()))
+    order = trader.order(REQUEST)
+    assert trader.place(order).body.order == order.payload.id
+    market.names = [Digest(b"\x07" * 32)]
+    with pytest.raises(MarketUnavailable, match="it names 0x0707"):
+        trader.place(order)
+    market.key, market.names = STRANGER, []
+    with pytest.raises(MarketUnavailable, match="receipt is not one for"):
+        trader.place(order)
 
 
 def test_words_are_signed_and_handed_in() -> None:
