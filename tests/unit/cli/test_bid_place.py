@@ -42,14 +42,14 @@ class World(PretendWorld):
     def __init__(self, *answers: CloudGpuError | None) -> None:
         super().__init__()
         self.client = PretendClient(*answers)
-        self.remembered: list[str] = []
+        self.noted: list[str] = []
 
     def ask(self, settings: Settings, work: Any, say: Any, within_s: Any) -> Any:
         return asyncio.run(work(self.client))
 
     def remember(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         assert kind == "bids"
-        self.remembered += [row["bid"] for row in rows]
+        self.noted += [row["bid"] for row in rows]
 
     @property
     def ids(self) -> list[str]:
@@ -62,7 +62,7 @@ def test_bids_that_the_market_has_are_told_and_remembered(capsys: Captured) -> N
     said = capsys.readouterr()
     assert [row["bid"] for row in json.loads(said.out)["items"]] == world.ids
     assert all(f"bid {bid}\n" in said.err for bid in world.ids)
-    assert world.remembered == world.ids
+    assert world.noted == world.ids
 
 
 def test_a_bid_that_is_refused_is_not_told(capsys: Captured) -> None:
@@ -70,7 +70,7 @@ def test_a_bid_that_is_refused_is_not_told(capsys: Captured) -> None:
     assert called(world, *PLACE) == ExitCode.REJECTED
     said = capsys.readouterr()
     assert not any(bid in said.out + said.err for bid in world.ids)
-    assert world.remembered == []
+    assert world.noted == []
 
 
 def test_what_was_accepted_before_a_refusal_is_told_and_remembered(capsys: Captured) -> None:
@@ -79,7 +79,7 @@ def test_what_was_accepted_before_a_refusal_is_told_and_remembered(capsys: Captu
     said = capsys.readouterr().err
     assert world.ids[0] in said
     assert world.ids[1] not in said
-    assert world.remembered == world.ids[:1]
+    assert world.noted == world.ids[:1]
 
 
 def test_a_bid_whose_answer_was_lost_is_told_as_such_and_remembered(capsys: Captured) -> None:
@@ -88,4 +88,4 @@ def test_a_bid_whose_answer_was_lost_is_told_as_such_and_remembered(capsys: Capt
     said = capsys.readouterr().err
     assert f"cloud-gpu bid show {world.ids[0]}" in said
     assert world.ids[1] not in said
-    assert world.remembered == world.ids[:1]
+    assert world.noted == world.ids[:1]
