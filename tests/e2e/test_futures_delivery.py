@@ -136,7 +136,7 @@ def taken_up(scene: Scene, starts_at: int) -> None:
     with ExitStack() as waits:
         takes = [
             waits.enter_context(
-                scene.long.starts("take", "1", "--nth", nth, "--name", name, "--timeout", "10m")
+                scene.long.starts("take", "1", "--nth", nth, "--name", name, "--timeout", "1h")
             )
             for nth, name in (("1", NAMES[0]), ("2", NAMES[1]))
         ]
