@@ -4,7 +4,7 @@
 window that they were named for, or out of order. Below the preemption threshold machines are
 offered as interruptible, as many as stay below it, and the others as firm, at a price of their own;
 once firm leases reach it, who pays least is given notice. So notice follows a demand that was met,
-and nobody takes a machine only to leave it again. Decision 20.
+and nobody takes a machine only to leave it again. Decision 21.
 """
 
 from __future__ import annotations
