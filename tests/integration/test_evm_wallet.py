@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -323,6 +323,37 @@ def test_a_connection_that_was_closed_while_idle_is_opened_again() -> None:
         with Rpc(f"http://127.0.0.1:{server.getsockname()[1]}") as rpc:
             assert rpc.call("eth_chainId") == "0x1"
         thread.join()
+
+
+def test_closing_under_a_call_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    connects, closed, found = Event(), Event(), list[Any]()
+    looked_up = socket.getaddrinfo
+
+    def slow(*words: Any, **more: Any) -> Any:
+        connects.set()
+        assert closed.wait(10)
+        return looked_up(*words, **more)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        rpc = Rpc(f"http://127.0.0.1:{server.getsockname()[1]}")
+        thread = Thread(target=lambda: found.append(rpc.call("eth_chainId")))
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        thread.start()
+        assert connects.wait(10)
+        rpc.close()
+        with pytest.raises(ChainUnavailable, match="was closed"):
+            rpc.call("eth_chainId")
+        closed.set()
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(10)
+            read_request(connection)
+            answer = b'{"jsonrpc":"2.0","id":0,"result":"0x1"}'
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 39\r\n\r\n" + answer)
+            thread.join()
+            assert connection.recv(1) == b""  # the other end, closed
+    assert found == ["0x1"]
 
 
 def test_views_say_which_contract_did_not_answer(deployed: Deployed) -> None:

@@ -6,7 +6,9 @@ no answer, or one that is no JSON-RPC, is `ChainUnavailable`. Source: execution-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -56,6 +58,8 @@ class Rpc:
             trust_env=not _is_loopback(parts.hostname),  # a proxy cannot reach our own devnet
         )
         self._encode = msgspec.json.Encoder().encode
+        self._lock = threading.Lock()
+        self._asking, self._is_closed = 0, False
 
     def __enter__(self) -> Self:
         return self
@@ -69,8 +73,28 @@ class Rpc:
         self.close()
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Drop the connections; those of calls under way, as soon as the last of these ends."""
+        with self._lock:
+            self._is_closed = True
+            if self._asking:
+                return
         self._client.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Keeps the client open. Closed under a call, it would leak what that is connecting."""
+        with self._lock:
+            if self._is_closed:
+                raise ChainUnavailable(f"the connection to {self.shown} was closed")
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+                ends = self._is_closed and not self._asking
+            if ends:
+                self._client.close()
 
     def call(self, method: str, *params: Any) -> Any:
         """One call's result. Raises ChainUnavailable, RpcError."""
@@ -115,8 +139,9 @@ class Rpc:
 
     def _post(self, body: object) -> Any:
         try:
-            response = self._sent(self._encode(body))
-        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed
+            with self._open():
+                response = self._sent(self._encode(body))
+        except httpx.HTTPError as error:
             raise ChainUnavailable(
                 f"no answer from the EVM node at {self.shown}"
                 f" ({type(error).__name__}: {error}). Is it running, and is `rpc` its address?"
