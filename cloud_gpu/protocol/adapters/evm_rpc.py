@@ -76,9 +76,7 @@ class Rpc:
         """Drop the connections; those of calls under way, as soon as the last of these ends."""
         with self._lock:
             self._is_closed = True
-            if self._asking:
-                return
-        self._client.close()
+        self._close_unused()
 
     @contextmanager
     def _open(self) -> Iterator[None]:
@@ -92,9 +90,13 @@ class Rpc:
         finally:
             with self._lock:
                 self._asking -= 1
-                ends = self._is_closed and not self._asking
-            if ends:
-                self._client.close()
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        with self._lock:
+            is_unused = self._is_closed and not self._asking
+        if is_unused:
+            self._client.close()
 
     def call(self, method: str, *params: Any) -> Any:
         """One call's result. Raises ChainUnavailable, RpcError."""
