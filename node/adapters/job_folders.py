@@ -256,8 +256,11 @@ def fingerprint_of(runtime: str, image: str) -> str:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a power cut."""
-    aside = path.with_name(path.name + ".new")
+    """Write a file so that it is there whole or not at all, also after a power cut.
+
+    Two processes may write the same at once: a job's supervisor and the daemon that started it.
+    """
+    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
     with aside.open("wb") as file:
         file.write(content)
         file.flush()

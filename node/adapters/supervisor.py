@@ -185,7 +185,7 @@ def _now() -> int:
 
 
 def _write(path: str, content: object) -> None:
-    aside = Path(path + ".new")
+    aside = Path(f"{path}.{os.getpid()}.new")  # the daemon may write the same just now
     aside.write_text(json.dumps(content))
     aside.replace(path)
 
