@@ -132,8 +132,9 @@ def _unmet(
     profile = advert.body.profile
     if profile.gpu_class != product.gpu_class:
         yield _no("profile.gpu_class", profile.gpu_class, product.gpu_class, "Ask for another.")
-    elif unmet := request.terms(product.gpu_class).unmet_by(profile, ask.provider):
-        yield _short_of(unmet, ask.provider)
+    else:
+        for unmet in request.terms(product.gpu_class).all_unmet_by(profile, ask.provider):
+            yield _short_of(unmet, ask.provider)
     if ask.min_price_per_hour > request.max_price:
         price = format_tokens(ask.min_price_per_hour)
         yield _no(

@@ -6,6 +6,7 @@ to Solidity's. A bid's `terms` is the digest of its constraint document.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntFlag, StrEnum
 from typing import ClassVar, NewType
 
@@ -217,66 +218,65 @@ class Terms(Value, frozen=True, kw_only=True):
 
     def unmet_by(self, profile: HardwareProfile, provider: Address) -> str | None:
         """The first constraint that a machine does not satisfy, in words; None: all are met."""
-        return (
-            self._unmet_by_gpus(profile)
-            or self._unmet_by_host(profile)
-            or self.unmet_by_place(profile)
-            or (
-                f"excluded_providers: names {provider}"
-                if provider in self.excluded_providers
-                else None
-            )
-        )
+        return next(self.all_unmet_by(profile, provider), None)
 
-    def _unmet_by_gpus(self, profile: HardwareProfile) -> str | None:
-        gpu, smallest = profile.gpus[0], min(gpu.memory_mib for gpu in profile.gpus)
+    def all_unmet_by(self, profile: HardwareProfile, provider: Address) -> Iterator[str]:
+        """Every constraint that a machine does not satisfy, in words."""
+        yield from self._unmet_by_gpus(profile)
+        yield from self._unmet_by_versions(profile)
+        yield from self._unmet_by_host(profile)
+        yield from self.unmet_by_place(profile)
+        if provider in self.excluded_providers:
+            yield f"excluded_providers: names {provider}"
+
+    def _unmet_by_gpus(self, profile: HardwareProfile) -> Iterator[str]:
+        smallest = min(gpu.memory_mib for gpu in profile.gpus)
         if self.gpu_classes and profile.gpu_class not in self.gpu_classes:
-            return (
+            yield (
                 f"gpu_classes: found {profile.gpu_class}, needed one of {_listed(self.gpu_classes)}"
             )
         if smallest < self.gpu_memory_mib_min:
-            return f"gpu_memory_mib_min: found {smallest}, needed {self.gpu_memory_mib_min}"
+            yield f"gpu_memory_mib_min: found {smallest}, needed {self.gpu_memory_mib_min}"
         most, largest = self.gpu_memory_mib_max, max(gpu.memory_mib for gpu in profile.gpus)
         if most and largest > most:
-            return f"gpu_memory_mib_max: found {largest}, needed {most}"
-        for name, found, least, most_version in (
+            yield f"gpu_memory_mib_max: found {largest}, needed {most}"
+
+    def _unmet_by_versions(self, profile: HardwareProfile) -> Iterator[str]:
+        gpu = profile.gpus[0]
+        for name, found, least, most in (
             ("cuda", gpu.cuda, self.cuda_min, self.cuda_max),
             ("driver", gpu.driver, self.driver_min, self.driver_max),
         ):
             if least and _version(found) < _version(least):
-                return f"{name}_min: found {found or 'none'}, needed {least}"
-            if most_version and not (found and _version(found) <= _version(most_version)):
-                return f"{name}_max: found {found or 'none'}, needed {most_version}"
-        return None
+                yield f"{name}_min: found {found or 'none'}, needed {least}"
+            if most and not (found and _version(found) <= _version(most)):
+                yield f"{name}_max: found {found or 'none'}, needed {most}"
 
-    def _unmet_by_host(self, profile: HardwareProfile) -> str | None:
+    def _unmet_by_host(self, profile: HardwareProfile) -> Iterator[str]:
         for name, found, needed in (
             ("memory_mib_min", profile.memory_mib, self.memory_mib_min),
             ("disk_mib_min", profile.disk_mib, self.disk_mib_min),
         ):
             if found < needed:
-                return f"{name}: found {found}, needed {needed}"
+                yield f"{name}: found {found}, needed {needed}"
         if profile.isolation.strength < self.isolation_min.strength:
-            return f"isolation_min: found {profile.isolation}, needed {self.isolation_min}"
+            yield f"isolation_min: found {profile.isolation}, needed {self.isolation_min}"
         if profile.simulated and not self.simulated_allowed:
-            return "simulated_allowed: found simulated GPUs, needed real ones"
-        return None
+            yield "simulated_allowed: found simulated GPUs, needed real ones"
 
-    def unmet_by_place(self, profile: HardwareProfile) -> str | None:
+    def unmet_by_place(self, profile: HardwareProfile) -> Iterator[str]:
         """The same of where it stands: its region, its network."""
         place = set(profile.region.split("/"))
         if self.regions and not set(self.regions) & place:
-            return (
-                f"regions: found {profile.region or 'none'}, needed one of {_listed(self.regions)}"
-            )
+            found = profile.region or "none"
+            yield f"regions: found {found}, needed one of {_listed(self.regions)}"
         if barred := [region for region in self.excluded_regions if region in place]:
-            return (
+            yield (
                 f"excluded_regions: found {profile.region}, needed none of {_listed(tuple(barred))}"
             )
         if self.network_classes and profile.network_class not in self.network_classes:
             needed_words = _listed(self.network_classes)
-            return f"network_classes: found {profile.network_class}, needed one of {needed_words}"
-        return None
+            yield f"network_classes: found {profile.network_class}, needed one of {needed_words}"
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.auctions import AuctionLoss, LossReason
 from cloud_gpu.protocol.orders import AskId, BidId
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount, instant
@@ -47,6 +48,9 @@ class Loss:
     """The least that was paid for a machine which fits it."""
     needs: TokenAmount | None = None
     """What its buyer's cash does not cover."""
+    outbids_at: Price | None = None
+    """The least limit at which it comes before somebody who got a machine that fits it; None for a
+    gang, which may need several of them."""
 
     @property
     def public(self) -> AuctionLoss:
@@ -244,9 +248,9 @@ class _Auction:
         ]
         classes.sort(key=lambda each: (each.product, each.regions))
         fills = [fill for each in classes for fill in each.fills]
-        paid = {ask.id: fill.price for fill in fills for ask in fill.asks}
+        won = {ask.id: fill for fill in fills for ask in fill.asks}
         losses = [
-            unable[bid.id] or self._beaten(bid, paid)
+            unable[bid.id] or self._beaten(bid, won)
             for bid in self._ranked
             if bid.id not in self._taken
         ]
@@ -272,11 +276,22 @@ class _Auction:
         asks = frozenset(ask.id for ask in self._fits.within(bid) if ask.id in self._used)
         return Rival(bid.bid.payload.max_price_per_hour, asks)
 
-    def _beaten(self, bid: RestingBid, paid: Mapping[AskId, Price]) -> Loss:
-        prices = [paid[ask.id] for ask in self._fits.within(bid) if ask.id in paid]
-        least = min(prices, default=None)
+    def _beaten(self, bid: RestingBid, won: Mapping[AskId, Fill]) -> Loss:
+        lost = [(ask, won[ask.id]) for ask in self._fits.within(bid) if ask.id in won]
+        least = min((fill.price for _, fill in lost), default=None)
         is_price = least is not None and bid.bid.payload.max_price_per_hour <= least
-        return Loss(bid, LossReason.PRICE if is_price else LossReason.PARADOXICAL, price=least)
+        why = LossReason.PRICE if is_price else LossReason.PARADOXICAL
+        if self._fits.is_gang(bid):
+            return Loss(bid, why, price=least)
+        outbids = min((_outbids(bid, ask, fill) for ask, fill in lost), default=None)
+        return Loss(bid, why, price=least, outbids_at=outbids)
+
+
+def _outbids(bid: RestingBid, ask: RestingAsk, fill: Fill) -> Price:
+    """The least limit at which its value is above a winner's, and its surplus on that machine."""
+    quantity, asked = bid.bid.payload.quantity.value, ask.ask.payload.min_price_per_hour.value
+    worth = max(_value(fill.bid), _surplus(fill.bid, fill.asks) + asked * quantity)
+    return Price((worth // (quantity * limits.PRICE_TICK) + 1) * limits.PRICE_TICK)
 
 
 def _class(product: int, part: Priced) -> BlockClass:

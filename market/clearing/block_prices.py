@@ -129,7 +129,7 @@ def _by_place(matches: Sequence[Match]) -> list[list[Match]]:
     parts: list[tuple[set[tuple[bool, ...]], list[Match]]] = []
     for match in matches:
         profiles = [ask.advert.body.profile for ask in match.asks]
-        places = {tuple(wish.unmet_by_place(p) is None for wish in wishes) for p in profiles}
+        places = {tuple(not any(wish.unmet_by_place(p)) for wish in wishes) for p in profiles}
         near = [part for part in parts if part[0] & places]
         parts = [part for part in parts if not part[0] & places]
         together = [*(each for _, found in near for each in found), match]

@@ -6,6 +6,7 @@ which single change would be the cheapest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +19,8 @@ from cloud_gpu.protocol.units import Price, TokenAmount, format_tokens
 from market.books.book import RestingAsk, RestingBid
 from market.clearing.fitting import Conditions, Obstacle, obstacles
 from market.clearing.gangs import most_together
+
+_PRICE = "bid.max_price_per_hour"
 
 Way = tuple[list[Obstacle], RestingAsk]
 """An ask, and all that keeps it from a bid."""
@@ -43,12 +46,14 @@ def explain(
     if short is not None:
         rejection, change = short, short.next
     elif fitting and bid.bid.payload.count > fitting[0].gpus:
-        rejection = _too_few(bid, fitting, taken_at)
-        change = rejection.next
+        free = [ask for ask in fitting if ask.machine not in taken_at]
+        change = _fewer_or_wider(bid, free) or _single_change(bid, ways, taken_at)
+        rejection = _too_few(bid, fitting, free, change)
     elif lost:
         rejection, change = _outbid(bid, lost), _price_above(lost)
     else:
-        rejection, change = _kept_off(ways), _single_change(ways, taken_at)
+        change = _single_change(bid, ways, taken_at)
+        rejection = _kept_off(bid, ways, change)
     return rejection, Explanation(
         asks=len(asks), obstructions=_obstructions(ways), taken=len(lost), change=change
     )
@@ -101,18 +106,42 @@ def _obstructions(ways: Sequence[Way]) -> tuple[Obstruction, ...]:
     return tuple(Obstruction(field=f, asks=asks[f], alone=alone[f]) for f in ranked)
 
 
-def _single_change(ways: Sequence[Way], taken_at: Mapping[MachineKey, Price]) -> str:
-    """Of the asks that only one limit keeps off, the one whose change is the smallest."""
-    near = [
-        (found[0].weight, found[0].size, ask.rank, found[0])
-        for found, ask in ways
-        if len(found) == 1 and ask.machine not in taken_at
-    ]
-    for *_, obstacle in sorted(near, key=lambda row: row[:3]):
-        change = obstacle.words().change
-        if change:
-            return _sentence([change]) + "."
-    return ""
+def _single_change(
+    bid: RestingBid, ways: Sequence[Way], taken_at: Mapping[MachineKey, Price]
+) -> str:
+    """The smallest change that lets enough machines in which nothing else keeps off; "": none.
+
+    One change lets in all machines that need it: of a limit price those up to it.
+    """
+    free = [(found, ask) for found, ask in ways if ask.machine not in taken_at]
+    fitting = [ask for found, ask in free if not found]
+    kinds: dict[str, list[tuple[Obstacle, RestingAsk]]] = {}
+    for found, ask in free:
+        if len(found) == 1 and (change := found[0].words().change):
+            kind = found[0].field if found[0].field == _PRICE else change
+            kinds.setdefault(kind, []).append((found[0], ask))
+    changes = []
+    for admitted in kinds.values():
+        admitted.sort(key=_size)
+        asks = [ask for _, ask in admitted]
+        if not _are_enough(bid, [*fitting, *asks]):
+            continue
+        least = bisect_left(
+            range(len(asks)), True, key=lambda last: _are_enough(bid, [*fitting, *asks[: last + 1]])
+        )
+        changes.append(admitted[least])
+    if not changes:
+        return ""
+    return f"{_sentence([min(changes, key=_size)[0].words().change])}."
+
+
+def _size(admitted: tuple[Obstacle, RestingAsk]) -> tuple[int, int, tuple[int, int, bytes]]:
+    obstacle, ask = admitted
+    return obstacle.weight, obstacle.size, ask.rank
+
+
+def _are_enough(bid: RestingBid, asks: Sequence[RestingAsk]) -> bool:
+    return most_together(bid, asks, bid.terms.scope) * asks[0].gpus >= bid.bid.payload.count
 
 
 def _nothing_free(bid: RestingBid, given: Conditions) -> Rejection:
@@ -127,10 +156,13 @@ def _nothing_free(bid: RestingBid, given: Conditions) -> Rejection:
     )
 
 
-def _kept_off(ways: Sequence[Way]) -> Rejection:
+def _kept_off(bid: RestingBid, ways: Sequence[Way], change: str) -> Rejection:
+    """`change`: the single one that would do; "": none."""
     found, ask = min(ways, key=_distance)
     told = [obstacle.words() for obstacle in found]
-    if all(words.change for words in told):
+    if bid.bid.payload.count > ask.gpus:  # one machine more is not what a gang lacks
+        advice = change or "Wait for other machines, or bid for fewer GPUs by one more bid."
+    elif all(words.change for words in told):
         changes = _sentence([words.change for words in told])
         advice = f"{changes}: then {ask.machine} fits, the nearest of {len(ways)} free."
     else:
@@ -144,13 +176,27 @@ def _kept_off(ways: Sequence[Way]) -> Rejection:
     )
 
 
+def _fewer_or_wider(bid: RestingBid, free: Sequence[RestingAsk]) -> str:
+    """What a gang could do with machines that fit it one by one and are free; "": nothing."""
+    scopes = list(Scope)
+    here, *wider = scopes[scopes.index(bid.terms.scope) :]
+    together = most_together(bid, free, here)
+    if not together:
+        return ""
+    fewer = f"id for {together * free[0].gpus} GPUs, by one more bid of the same nonce."
+    for scope in wider:
+        if most_together(bid, free, scope) * free[0].gpus >= bid.bid.payload.count:
+            return f"Widen the scope to {scope}, or b{fewer}"
+    return f"B{fewer}"
+
+
 def _too_few(
-    bid: RestingBid, fitting: Sequence[RestingAsk], taken_at: Mapping[MachineKey, Price]
+    bid: RestingBid, fitting: Sequence[RestingAsk], free: Sequence[RestingAsk], change: str
 ) -> Rejection:
-    """A gang opens whole or not at all."""
+    """A gang opens whole or not at all; `change`: the single one that would do; "": none."""
     gpus, wanted = fitting[0].gpus, bid.bid.payload.count
-    free = [ask for ask in fitting if ask.machine not in taken_at]
-    gone, together = len(fitting) - len(free), most_together(bid, free) * gpus
+    gone = len(fitting) - len(free)
+    together = most_together(bid, free, bid.terms.scope) * gpus
     near = {Scope.ANY: ""}.get(bid.terms.scope, f" in one {bid.terms.scope}")
     chunk = f" in chunks of {bid.terms.chunk}" if bid.terms.chunk > gpus else ""
     went = f"; {gone * gpus} more went to bids before it" if gone else ""
@@ -159,11 +205,7 @@ def _too_few(
         field="bid.count",
         found=f"{together} fitting GPUs{near}{chunk} that are free{went}",
         needed=f"{wanted}{near}{chunk}",
-        next=(
-            f"Bid for {together} GPUs, by one more bid of the same nonce."
-            if together
-            else "Bid for fewer GPUs or a wider scope, by one more bid of the same nonce."
-        ),
+        next=change or "Bid for fewer GPUs or a wider scope, by one more bid of the same nonce.",
     )
 
 

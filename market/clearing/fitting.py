@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.lease import MachineKey
@@ -74,8 +75,10 @@ class Obstacle:
 
 
 Rule = Callable[[RestingBid, RestingAsk, Conditions], Obstacle | None]
+"""Of one thing that one change of the bid could mend, so that each is counted for itself."""
 
 _EASY, _HARD, _NOT_THE_BUYERS = 1, 10, 1_000
+_UNVERIFIED = "do without verified results"
 
 
 def cap_of(bid: RestingBid, ask: RestingAsk) -> TokenAmount:
@@ -126,17 +129,20 @@ def _duration(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | Non
     return Obstacle("bid.duration", _EASY, abs(needed - found), words)
 
 
-def _start(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    soonest, needed = given.at + given.inclusion_s, f"{given.inclusion_s} s"
-    if ask.ask.payload.start_by < soonest:
-        left = max(0, ask.ask.payload.start_by - given.at)
-        words = Words(f"an ask that ends in {left} s", needed)
-        return Obstacle("ask.start_by", _NOT_THE_BUYERS, 0, lambda: words)
-    if bid.bid.payload.start_by < soonest:
-        left = max(0, bid.bid.payload.start_by - given.at)
-        words = Words(f"{left} s left", needed, "bid with a later start-by")
-        return Obstacle("bid.start_by", _EASY, 0, lambda: words)
-    return None
+def _ask_ends(_: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    if ask.ask.payload.start_by >= given.at + given.inclusion_s:
+        return None
+    left = max(0, ask.ask.payload.start_by - given.at)
+    words = Words(f"an ask that ends in {left} s", f"{given.inclusion_s} s")
+    return Obstacle("ask.start_by", _NOT_THE_BUYERS, 0, lambda: words)
+
+
+def _bid_ends(bid: RestingBid, _: RestingAsk, given: Conditions) -> Obstacle | None:
+    if bid.bid.payload.start_by >= given.at + given.inclusion_s:
+        return None
+    left = max(0, bid.bid.payload.start_by - given.at)
+    words = Words(f"{left} s left", f"{given.inclusion_s} s", "bid with a later start-by")
+    return Obstacle("bid.start_by", _EASY, 0, lambda: words)
 
 
 def _provider(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
@@ -158,36 +164,48 @@ def _self_dealing(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle |
     return Obstacle("bid.buyer", _NOT_THE_BUYERS, 0, lambda: words)
 
 
-def _fee(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    needed = given.fee.value
-    if (limit := bid.bid.payload.max_fee_bps.value) < needed:
-        words = Words(f"{limit} bp", f"{needed} bp", f"accept a fee of {needed} bp")
-        return Obstacle("bid.max_fee_bps", _HARD, 0, lambda: words)
-    if (limit := ask.ask.payload.max_fee_bps.value) < needed:
-        words = Words(f"{limit} bp", f"{needed} bp")
-        return Obstacle("ask.max_fee_bps", _NOT_THE_BUYERS, 0, lambda: words)
-    return None
-
-
-def _flags(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    wants, offers = bid.bid.payload.flags, ask.ask.payload.flags
-    if not wants and not offers:
+def _bid_fee(bid: RestingBid, _: RestingAsk, given: Conditions) -> Obstacle | None:
+    limit, needed = bid.bid.payload.max_fee_bps.value, given.fee.value
+    if limit >= needed:
         return None
+    words = Words(f"{limit} bp", f"{needed} bp", f"accept a fee of {needed} bp")
+    return Obstacle("bid.max_fee_bps", _HARD, 0, lambda: words)
+
+
+def _ask_fee(_: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    limit, needed = ask.ask.payload.max_fee_bps.value, given.fee.value
+    if limit >= needed:
+        return None
+    words = Words(f"{limit} bp", f"{needed} bp")
+    return Obstacle("ask.max_fee_bps", _NOT_THE_BUYERS, 0, lambda: words)
+
+
+def _interruptible(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    wants, offers = bid.bid.payload.flags, ask.ask.payload.flags
+    if not (offers and offers & AskFlags.INTERRUPTIBLE & ~(wants & _allowed(ask, given))):
+        return None
+    words = Words("not interruptible", "interruptible", "accept interruption")
+    return Obstacle("bid.flags", _HARD, 0, lambda: words)
+
+
+def _verified(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
+    wants, offers = bid.bid.payload.flags, ask.ask.payload.flags
+    if not (wants and wants & BidFlags.VERIFIED & ~(offers & _allowed(ask, given))):
+        return None
+    words = Words("verified", "not verified", _UNVERIFIED)
+    return Obstacle("bid.flags", _HARD, 0, lambda: words)
+
+
+def _allowed(ask: RestingAsk, given: Conditions) -> int:
     product = given.products.get(ask.ask.payload.product)
-    allowed = product.flags if product is not None else 0
-    if offers & AskFlags.INTERRUPTIBLE & ~(wants & allowed):
-        words = Words("not interruptible", "interruptible", "accept interruption")
-        return Obstacle("bid.flags", _HARD, 0, lambda: words)
-    if wants & BidFlags.VERIFIED & ~(offers & allowed):
-        words = Words("verified", "not verified", "do without verified results")
-        return Obstacle("bid.flags", _HARD, 0, lambda: words)
-    return None
+    return product.flags if product is not None else 0
 
 
 def _audited(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
-    if not bid.bid.payload.flags & BidFlags.VERIFIED:
+    wants = bid.bid.payload.flags
+    if not (wants and wants & BidFlags.VERIFIED) or _verified(bid, ask, given) is not None:
         return None
-    change = "do without verified results"
+    change = _UNVERIFIED
     if ask.ask.payload.provider in given.barred:
         words = Words("a provider that fraud cost its verified leases", "another's", change)
         return Obstacle("bid.flags", _HARD, 0, lambda: words)
@@ -202,14 +220,17 @@ def _audited(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | 
     return None
 
 
-def _terms(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
-    unmet = bid.terms.unmet_by(ask.advert.body.profile, ask.ask.payload.provider)
-    if unmet is None:
-        return None
-    name, _sep, rest = unmet.partition(": ")
-    found, _sep, needed = rest.removeprefix("found ").partition(", needed ")
-    change = f"accept {found} ({name})" if needed else f"do without {name}"
-    return Obstacle(f"terms.{name}", _HARD, 0, lambda: Words(needed or rest, found, change))
+def _terms(bid: RestingBid, ask: RestingAsk) -> Iterator[Obstacle]:
+    for unmet in bid.terms.all_unmet_by(ask.advert.body.profile, ask.ask.payload.provider):
+        name, _sep, rest = unmet.partition(": ")
+        found, _sep, needed = rest.removeprefix("found ").partition(", needed ")
+        change = f"accept {found} ({name})" if needed else f"do without {name}"
+        words = Words(needed or rest, found, change)
+        yield Obstacle(f"terms.{name}", _HARD, 0, partial(_same, words))
+
+
+def _same(words: Words) -> Words:
+    return words
 
 
 def _memory(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Obstacle | None:
@@ -252,27 +273,30 @@ def _cap(bid: RestingBid, ask: RestingAsk, _: Conditions) -> Obstacle | None:
     return Obstacle("bid.duration", _EASY, 0, lambda: words)
 
 
-_RULES: tuple[Rule, ...] = (
+_BEFORE_TERMS: tuple[Rule, ...] = (
     _price,
     _duration,
-    _start,
+    _ask_ends,
+    _bid_ends,
     _provider,
     _self_dealing,
-    _fee,
-    _flags,
+    _bid_fee,
+    _ask_fee,
+    _interruptible,
+    _verified,
     _audited,
-    _terms,
-    _memory,
-    _cap,
-    _bond,
 )
+_AFTER_TERMS: tuple[Rule, ...] = (_memory, _cap, _bond)
 
 
 def obstacles(bid: RestingBid, ask: RestingAsk, given: Conditions) -> Iterator[Obstacle]:
     """Everything that keeps this ask from this bid, apart from cash and from others' matches."""
-    for rule in _RULES:
-        found = rule(bid, ask, given)
-        if found is not None:
+    for rule in _BEFORE_TERMS:
+        if (found := rule(bid, ask, given)) is not None:
+            yield found
+    yield from _terms(bid, ask)
+    for rule in _AFTER_TERMS:
+        if (found := rule(bid, ask, given)) is not None:
             yield found
 
 

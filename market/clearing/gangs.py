@@ -66,14 +66,14 @@ def best_gang(bid: RestingBid, asks: Sequence[RestingAsk], given: Conditions) ->
     return min(gangs, key=lambda gang: gang.order, default=None)
 
 
-def most_together(bid: RestingBid, asks: Sequence[RestingAsk]) -> int:
-    """How many machines a bid could have of asks that fit it one by one."""
+def most_together(bid: RestingBid, asks: Sequence[RestingAsk], scope: Scope) -> int:
+    """How many machines a bid could have, so near, of asks that fit it one by one."""
     if not asks:
         return 0
     size = _bundle_size(bid, asks[0])
     return max(
         sum(len(node) - len(node) % size for node in nodes.values())
-        for nodes in _places(bid.terms.scope, asks).values()
+        for nodes in _places(scope, asks).values()
     )
 
 

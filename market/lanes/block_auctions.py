@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from cloud_gpu.protocol.auctions import (
     AuctionClass,
     AuctionFill,
@@ -127,22 +129,31 @@ class BlockAuctions:
         asks: Mapping[int, Sequence[RestingAsk]],
         given: Conditions,
     ) -> None:
-        left = EXPLAINED_BIDS_MAX
-        for loss in clearing.losses:
+        taken_at = {
+            ask.machine: fill.bid.bid.payload.max_price_per_hour
+            for fill in clearing.fills
+            for ask in fill.asks
+        }
+        for place, loss in enumerate(clearing.losses):
             bid = self._floor.book.bid(loss.bid.id)
             if bid is None or bid.state is not BidState.PENDING:
                 continue
-            why, how = _lost(loss, window), None
-            if loss.why is LossReason.INFEASIBLE and left:
-                left -= 1
-                why, how = explain(bid, compared(bid, asks), {}, given)
-            elif loss.needs is not None:
-                cash = self._floor.free_cash([bid.nonce[0]]).get(bid.nonce[0])
-                why = short_of_cash(bid, loss.needs, cash)
+            why, how = self._why_not(loss, window), None
+            if place < EXPLAINED_BIDS_MAX and loss.why is not LossReason.ALTERNATIVE:
+                known = None if loss.why is LossReason.INFEASIBLE else why
+                why, how = explain(bid, compared(bid, asks), taken_at, given, known)
+                if loss.why in (LossReason.PRICE, LossReason.PARADOXICAL):
+                    how = msgspec.structs.replace(how, change=_worth_more(loss))
             self._floor.answers.explain(bid, why, how, bid.explained_in)
             now = self._floor.book.bid(bid.id)
             if bid.terms.one_round and now is not None:
                 self._floor.answers.expire(now)
+
+    def _why_not(self, loss: Loss, window: int) -> Rejection:
+        if loss.needs is None:
+            return _lost(loss, window)
+        (buyer, _), cash = loss.bid.nonce, self._floor.free_cash([loss.bid.nonce[0]])
+        return short_of_cash(loss.bid, loss.needs, cash.get(buyer))
 
     def _tell(
         self,
@@ -200,6 +211,15 @@ def _why(fill: Fill, of: BlockClass, window: int) -> str:
 def _lost(loss: Loss, window: int) -> Rejection:
     limit = format_tokens(loss.bid.bid.payload.max_price_per_hour)
     paid = "" if loss.price is None else format_tokens(loss.price)
+    change = _worth_more(loss)
+    if loss.why is LossReason.ALTERNATIVE:
+        return Rejection(
+            reason=RejectReason.NO_MATCH,
+            field="bid.nonce",
+            found=f"another bid of its nonce, matched in auction {window}",
+            needed="none that comes before it",
+            next="Nothing to do: it ends when the other opens, and waits if that fails.",
+        )
     if loss.why is LossReason.PARADOXICAL:
         return Rejection(
             reason=RejectReason.NO_MATCH,
@@ -207,12 +227,23 @@ def _lost(loss: Loss, window: int) -> Rejection:
             found=f"{limit}: paradoxically rejected in auction {window}"
             + (f", where machines that fit went at {paid}" if paid else ""),
             needed="a block of more value (limit x GPU-hours) than those that took them",
-            next="Wait for the next auction, or sign a higher limit or a longer block.",
+            next=f"{change} Or wait for the next auction."
+            if change
+            else "Wait for the next auction, or sign a higher limit or a longer block.",
         )
     return Rejection(
         reason=RejectReason.NO_MATCH,
         field="bid.max_price_per_hour",
         found=limit,
         needed=f"above {paid or 'what others bid'}, paid in auction {window}",
-        next="Wait for the next auction, or sign a higher limit.",
+        next=f"{change} Or wait for the next auction."
+        if change
+        else "Wait for the next auction, or sign a higher limit.",
     )
+
+
+def _worth_more(loss: Loss) -> str:
+    """The change that would have put it before a winner; "": a higher limit alone would not."""
+    if loss.outbids_at is None or loss.outbids_at <= loss.bid.bid.payload.max_price_per_hour:
+        return ""
+    return f"Raise the price limit to {format_tokens(loss.outbids_at)}."

@@ -22,7 +22,8 @@ EXPLAINED_ASKS_MAX = 100
 """Cheapest asks that are compared with a bid to say what stands in its way: about a millisecond."""
 
 EXPLAINED_BIDS_MAX = 100
-"""Bids a round that are told why they wait, new ones first; the others in a later round."""
+"""Bids a round that are told why they wait, new ones first; the others in a later round. As many
+matches are told what they passed by."""
 
 
 class Rounds:
@@ -129,9 +130,10 @@ class Rounds:
         openings = openings_for(clearing.fills, floor.rules, floor.now)
         matched = {fill.bid.id: fill.bid for fill in clearing.fills}
         why = {}
-        for opening in openings[:EXPLAINED_BIDS_MAX]:
+        for place, opening in enumerate(openings):
             bid = matched[opening.bid]
-            ladder = compared(bid, asks)
+            # What it passed by is told to so many; why it has its price, to all.
+            ladder = compared(bid, asks) if place < EXPLAINED_BIDS_MAX else ()
             why[bid.id] = explain_match(bid, opening.asks, ladder, taken_at, given)
         floor.post(openings, why)
 
@@ -145,8 +147,11 @@ class Rounds:
     def _explain(
         self, clearing: Clearing, asks: Mapping[int, Sequence[RestingAsk]], given: Conditions
     ) -> None:
-        # New bids first (-1), then those whose explanation is oldest; each in order of service.
-        bids = sorted(clearing.unmatched, key=lambda bid: bid.explained_in)
+        # New bids first (-1), of these whose last round it is, then those whose explanation is
+        # oldest; each in order of service.
+        bids = sorted(
+            clearing.unmatched, key=lambda bid: (bid.explained_in, not bid.terms.one_round)
+        )
         taken_at = clearing.taken_at
         for bid in bids[:EXPLAINED_BIDS_MAX]:
             why, how = explain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,6 +10,7 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.events import AskHeard, BidSubmitted
@@ -22,11 +24,12 @@ from cloud_gpu.protocol.orders import (
     SignedBid,
     Terms,
 )
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.units import TokenAmount, format_tokens
 from cloud_gpu.protocol.values import Address
 from market.audit.replaying import ReplayedMatch, ReplayedState, replay_lines
 from market.books.book import Nonce, RestingAsk, RestingBid
 from market.books.ledger import Ledger
+from market.clearing.explaining import explain
 from market.clearing.fitting import Conditions, fits, locked_by
 from market.clearing.gangs import best_gang
 from market.clearing.on_demand import Clearing, clear
@@ -55,6 +58,7 @@ PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 3
 PRICES = ("0.80", "1.00", "1.10", "1.50")
 DURATIONS = (60, 3_600, 3_600, 7_200)
 BONDS = (0, 10, 10, 10)
+RICH = 99 * TOKEN
 
 
 @dataclass(frozen=True)
@@ -284,7 +288,7 @@ def test_every_bid_is_filled_unmatched_or_has_an_alternative_that_was_filled(fou
 def test_raising_a_filled_bid_never_unfills_its_request(found: Round) -> None:
     """Of a buyer with one request: the vault pays for those of one buyer in turn."""
     for fill in found.clearing.fills:
-        raised = order_with_limit(fill.bid, "9.00")
+        raised = altered(fill.bid, limit="9.00")
         rest = [bid for bid in found.bids if bid.id != fill.bid.id]
         if any(bid.nonce[0] == raised.nonce[0] for bid in rest):
             continue
@@ -293,20 +297,51 @@ def test_raising_a_filled_bid_never_unfills_its_request(found: Round) -> None:
         assert raised.nonce in {each.bid.nonce for each in clearing.fills}
 
 
-def order_with_limit(bid: RestingBid, limit: str) -> RestingBid:
+@given(rounds())
+def test_the_single_change_that_an_unfilled_bid_is_told_would_have_matched_it(
+    found: Round,
+) -> None:
+    """Of a buyer with one request and enough money."""
+    clearing = found.clearing
+    for bid in clearing.unmatched:
+        rest = [other for other in found.bids if other.id != bid.id]
+        lone = not any(other.nonce[0] == bid.nonce[0] for other in rest)
+        ladder = found.asks[bid.bid.payload.product]
+        if not lone or found.cash[bid.nonce[0]] < RICH:
+            continue
+        _, how = explain(bid, ladder, clearing.taken_at, found.given)
+        for changed in changes_of(bid, how.change):
+            again = sorted([*rest, changed], key=lambda bid: bid.rank)
+            filled = clear(again, found.asks, found.cash, frozenset(), found.given).fills
+            assert changed.id in {fill.bid.id for fill in filled}, how.change
+
+
+def changes_of(bid: RestingBid, told: str) -> list[RestingBid]:
+    """Bids as a sentence says that they should have been; those of its parts that are read here."""
+    changed = []
+    if match := re.match(r"Raise the price limit to ([\d.]+)\.$", told):
+        changed.append(altered(bid, limit=match[1]))
+    if match := re.search(r"[Bb]id for (\d+) GPUs", told):
+        changed.append(altered(bid, count=int(match[1])))
+    if match := re.match(r"Widen the scope to (\w+)", told):
+        changed.append(altered(bid, wanting=replace(bid.terms, scope=Scope(match[1]))))
+    return changed
+
+
+def altered(bid: RestingBid, **changes: object) -> RestingBid:
+    """The same bid of the same batch, but for what is named."""
     payload = bid.bid.payload
+    words: dict[str, object] = {
+        "limit": format_tokens(payload.max_price_per_hour, 3),
+        "product": payload.product,
+        "nonce": payload.nonce,
+        "duration": payload.duration,
+        "count": payload.count,
+        "flags": payload.flags,
+        "wanting": bid.terms,
+    }
     name = next(name for name in BUYERS if key(name).address == payload.buyer)
-    signed = order(
-        name,
-        limit=limit,
-        product=payload.product,
-        nonce=payload.nonce,
-        duration=payload.duration,
-        count=payload.count,
-        flags=payload.flags,
-        wanting=bid.terms,
-    )
-    return resting_bid(signed, batch=bid.batch)
+    return resting_bid(order(name, **(words | changes)), batch=bid.batch)  # type: ignore[arg-type]
 
 
 @given(adverts(), orders(), st.randoms(use_true_random=False))

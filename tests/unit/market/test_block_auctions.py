@@ -166,6 +166,41 @@ def test_who_is_left_out_raises_the_price_to_its_limit(desk: Desk) -> None:
     assert why is not None
     assert (why.reason, why.found) == (RejectReason.NO_MATCH, "1.50")
     assert why.needed == f"above 1.50, paid in auction {NOW_S + WINDOW_S}"
+    how = desk.report(lost).explanation
+    assert how is not None
+    assert (how.asks, how.taken, how.change) == (1, 1, "Raise the price limit to 2.001.")
+    assert why.next == "Raise the price limit to 2.001. Or wait for the next auction."
+
+
+def test_every_loser_is_told_what_each_limit_costs_it(desk: Desk) -> None:
+    desk.hear(advert("ada", at="1.00"), advert("eve", at="9.00"))
+    won, outbid = block("bob", "2.00", 18_000), block("dan", "2.00", nonce=1)
+    poor, picky = block("dan", "101.00", nonce=2), here("dan", "1.00", "US", nonce=3)
+    desk.submit(won, outbid, poor, picky)
+    close(desk)
+    told = {}
+    for bid in (outbid, poor, picky):
+        how = desk.report(bid).explanation
+        assert how is not None
+        told[bid.bid.payload.nonce] = how
+    assert {(each.field, each.asks) for each in told[1].obstructions} == {
+        ("bid.max_price_per_hour", 1)
+    }
+    assert told[1].change == "Raise the price limit to 10.001."
+    assert told[2].change.startswith("Deposit ")
+    assert {(each.field, each.asks) for each in told[3].obstructions} == {
+        ("bid.max_price_per_hour", 1),
+        ("terms.regions", 2),
+    }
+    assert told[3].change == "", "the machine that only its region keeps off is somebody else's"
+
+
+def test_the_limit_that_a_loser_is_told_would_have_won(desk: Desk) -> None:
+    desk.hear(advert("ada", at="1.00"))
+    desk.submit(block("bob", "1.20", 18_000), block("dan", "6.001", 3_600))
+    told = close(desk)
+    assert [loss.why for loss in told.losses] == [LossReason.PRICE]
+    assert len(told.classes[0].fills) == 1
 
 
 def test_a_short_block_above_the_price_is_told_that_it_was_rejected_paradoxically(
@@ -182,7 +217,10 @@ def test_a_short_block_above_the_price_is_told_that_it_was_rejected_paradoxicall
     assert report.state is BidState.PENDING
     assert report.rejection is not None
     assert f"paradoxically rejected in auction {told.window}" in report.rejection.found
-    assert "next auction" in report.rejection.next
+    assert report.rejection.next.endswith("Or wait for the next auction.")
+    how = report.explanation
+    assert how is not None
+    assert how.change == "Raise the price limit to 6.001."
 
 
 def test_a_lost_bid_waits_for_the_next_auction_until_its_start_window_ends(desk: Desk) -> None:
@@ -244,6 +282,9 @@ def test_an_alternative_is_passed_over_and_one_that_opened_ends_it(desk: Desk) -
     told = close(desk)
     assert [loss.why for loss in told.losses] == [LossReason.ALTERNATIVE]
     assert desk.report(ten).state is BidState.MATCHED
+    rejection = desk.report(hour).rejection
+    assert rejection is not None
+    assert (rejection.field, rejection.found[:25]) == ("bid.nonce", "another bid of its nonce,")
     desk.mine(opened(ten.bid.payload, machine("ada"), price("1.00"), at_s=desk.now // 1000))
     assert desk.report(hour).state is BidState.CANCELLED
 

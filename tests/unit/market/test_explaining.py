@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cloud_gpu.protocol.errors import RejectReason
-from cloud_gpu.protocol.match import Obstruction
-from cloud_gpu.protocol.orders import Terms
+from cloud_gpu.protocol.match import BidState, Obstruction
+from cloud_gpu.protocol.orders import BidFlags, Scope, Terms
 from cloud_gpu.protocol.units import TokenAmount
 from market.clearing.explaining import explain, explain_match, short_of_cash
 from tests.unit.market.builders import (
@@ -98,6 +100,49 @@ def test_where_no_single_change_would_do_none_is_named() -> None:
     assert how.change == "", "no buyer can move the ask's end"
 
 
+def test_two_limits_of_the_terms_are_two_and_neither_is_the_single_change() -> None:
+    offered = resting_ask(advert(hardware=profile(region="US")))
+    terms = Terms(regions=("EU",), gpu_memory_mib_min=90_000)
+    _, how = explain(resting_bid(order(wanting=terms)), [offered], {}, conditions(offered))
+    assert how.obstructions == (
+        Obstruction(field="terms.gpu_memory_mib_min", asks=1, alone=0),
+        Obstruction(field="terms.regions", asks=1, alone=0),
+    )
+    assert how.change == ""
+
+
+def test_a_gang_is_told_the_change_that_lets_in_enough_machines() -> None:
+    asks = [resting_ask(advert("ada", n, at=f"1.{n}", host=f"node{n}")) for n in (1, 2, 6, 7)]
+    gang = resting_bid(order(count=2, limit="1.00", flags=int(BidFlags.PAY_AS_ASK)))
+    why, how = explain(gang, asks, {}, conditions(*asks))
+    assert how.change == why.next == "Raise the price limit to 1.20."
+    taken_at = {asks[1].machine: price("2.00")}
+    _, how = explain(gang, asks, taken_at, conditions(*asks))
+    assert how.change == "Raise the price limit to 1.60."
+    most = resting_bid(order(count=5, limit="1.00", flags=int(BidFlags.PAY_AS_ASK)))
+    why, how = explain(most, asks, {}, conditions(*asks))
+    assert (how.change, why.next[:5]) == ("", "Wait ")
+
+
+def test_a_gang_too_far_apart_is_told_how_far_it_must_reach() -> None:
+    asks = [
+        resting_ask(advert("ada", n, host=f"node{n}", hardware=profile(region=region)))
+        for n, region in enumerate(("FR/EU", "FR/EU", "US"))
+    ]
+
+    def told(count: int, terms: Terms) -> str:
+        gang = order(count=count, wanting=terms, flags=int(BidFlags.PAY_AS_ASK))
+        why, how = explain(resting_bid(gang), asks, {}, conditions(*asks))
+        assert why.field == "bid.count"
+        return how.change
+
+    rest = "bid for 1 GPUs, by one more bid of the same nonce."
+    assert told(2, Terms(scope=Scope.FABRIC)) == f"Widen the scope to region, or {rest}"
+    assert told(3, Terms(scope=Scope.FABRIC)) == f"Widen the scope to any, or {rest}"
+    assert told(4, Terms(scope=Scope.FABRIC)) == f"B{rest[1:]}"
+    assert told(2, Terms(scope=Scope.NODE, chunk=2)) == "", "no scope puts two on one node"
+
+
 def test_a_machine_that_others_took_is_no_single_change() -> None:
     gone = resting_ask(advert("ada", 0, at="1.55"))
     left = resting_ask(advert("ada", 1, at="1.65"))
@@ -129,6 +174,37 @@ def test_a_match_is_told_what_it_passed_by() -> None:
     assert how.obstructions == (Obstruction(field="terms.regions", asks=1, alone=1),)
     first = explain_match(wanted, asks[:1], asks, taken_at, conditions(*asks))
     assert first.price == "The provider is paid what it asks, 1.00 (the limit was 1.50)."
+
+
+def test_every_match_has_a_reason_for_its_price_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("market.lanes.rounds.EXPLAINED_BIDS_MAX", 1)
+    desk = Desk()
+    desk.mine(*provider("ada", 3), *joined("bob", 100))
+    desk.hear(*(advert("ada", n, at=f"1.0{n}") for n in range(3)))
+    bids = [order("bob", limit="1.50", nonce=n) for n in range(3)]
+    desk.submit(*bids)
+    desk.end_round()
+    told = [desk.report(bid).explanation for bid in bids]
+    assert all(how is not None and how.price.startswith("The provider is paid") for how in told)
+
+
+def test_who_wants_one_round_is_explained_before_who_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("market.lanes.rounds.EXPLAINED_BIDS_MAX", 1)
+    desk = Desk()
+    desk.mine(*provider("ada"), *joined("bob", 100))
+    desk.hear(advert("ada", 0, at="2.00"))
+    waits = order("bob", limit="1.50")
+    now = order("bob", limit="1.40", nonce=1, wanting=Terms(one_round=True))
+    desk.submit(waits, now)
+    desk.end_round()
+    assert desk.report(now).state is BidState.EXPIRED
+    how = desk.report(now).explanation
+    assert how is not None
+    assert how.change == "Raise the price limit to 2.00."
 
 
 def test_a_round_reports_both() -> None:

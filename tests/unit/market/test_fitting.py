@@ -155,6 +155,40 @@ def test_one_obstacle_is_found_and_named(
     assert not fits(wanted, offered, given)
 
 
+def test_every_broken_rule_is_told_for_itself() -> None:
+    """What is told as the only one in the way must be the only one."""
+    offered = resting_ask(
+        advert(
+            flags=AskFlags.INTERRUPTIBLE,
+            max_fee_bps=BasisPoints(98),
+            start_by=NOW_S + 2,
+            hardware=profile(region="US"),
+        )
+    )
+    wanted = order(
+        "bob",
+        flags=BidFlags.VERIFIED,
+        max_fee_bps=BasisPoints(99),
+        start_by=NOW_S + 2,
+        wanting=Terms(
+            regions=("EU",), gpu_memory_mib_min=90_000, cuda_min="99", simulated_allowed=False
+        ),
+    )
+    found = [each.field for each in obstacles(resting_bid(wanted), offered, conditions(offered))]
+    assert found == [
+        "ask.start_by",
+        "bid.start_by",
+        "bid.max_fee_bps",
+        "ask.max_fee_bps",
+        "bid.flags",
+        "bid.flags",
+        "terms.gpu_memory_mib_min",
+        "terms.cuda_min",
+        "terms.simulated_allowed",
+        "terms.regions",
+    ]
+
+
 def test_an_ask_within_every_limit_fits() -> None:
     offered = resting_ask(advert(at="1.50"))
     assert fits(resting_bid(PLAIN), offered, conditions(offered))
