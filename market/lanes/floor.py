@@ -13,7 +13,7 @@ from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
-from market.books.book import Book
+from market.books.book import Book, RestingBid
 from market.books.futures_book import FuturesBook
 from market.books.ledger import Ledger
 from market.books.verifiers import Verifiers
@@ -121,10 +121,18 @@ class Floor:
             self.answers.void(bid)
         elif bid.terms.one_round or bid.bid.payload.start_by < self.at:
             self.answers.move(bid, BidStep.EXPIRE, rejection=why)
+            self._end_one_round(bid)
         else:
             self.answers.requeue(
                 bid, why, failures=failures, not_before=self._retry_at(blame, failures)
             )
+
+    def _end_one_round(self, bid: RestingBid) -> None:
+        """Alternatives that stood back in its round for it have had theirs."""
+        for other in self.book.alternatives(bid.nonce):
+            is_over = other.terms.one_round and other.batch <= bid.batch
+            if is_over and other.state is BidState.PENDING:
+                self.answers.expire(other)
 
     def drop_opening(self, opening: Opening) -> None:
         """Forget an opening and free the machines that it holds."""

@@ -151,6 +151,20 @@ def test_a_bid_for_one_round_that_matches_opens_like_any_other(desk: Desk) -> No
     assert desk.report(wanted).state is BidState.EXPIRED, "it does not wait for another round"
 
 
+def test_alternatives_for_one_round_end_with_the_one_that_matched_and_did_not_open(
+    desk: Desk,
+) -> None:
+    now = Terms(one_round=True)
+    taken, passed_over = (order("bob", limit=at, wanting=now) for at in ("1.50", "1.40"))
+    desk.hear(advert("ada"), advert("eve"))
+    desk.submit(taken, passed_over)
+    desk.end_round()
+    states = [desk.report(each).state for each in (taken, passed_over)]
+    assert states == [BidState.MATCHED, BidState.PENDING]
+    desk.pass_time(RULES.settle_ms + 1)
+    assert {desk.report(each).state for each in (taken, passed_over)} == {BidState.EXPIRED}
+
+
 def test_many_bids_that_nothing_satisfies_are_all_told_why_within_a_few_rounds(
     desk: Desk,
 ) -> None:
