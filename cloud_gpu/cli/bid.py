@@ -37,11 +37,11 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
-from cloud_gpu.cli.trading import digest_of, table_of
+from cloud_gpu.cli.trading import Explain, digest_of, show_explanation, table_of
 from cloud_gpu.cli.wallet import opened_wallet
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
-from cloud_gpu.protocol.match import BidReport, BidState, Explanation
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.spending import escrow_of
@@ -189,26 +189,19 @@ def show(
     bid: Annotated[
         str, typer.Argument(metavar="BID", help="Its id, or its beginning as `bid ls` shows it.")
     ],
-    explain: Annotated[
-        bool, typer.Option("--explain", help="What each limit costs; of a match, why its price.")
-    ] = False,
+    explain: Explain = False,
 ) -> None:
     """Say how far a bid came, by the market's word."""
     wanted = digest_of(bid, "BID", _noted(run))
     report = run.ask(run.settings(), lambda client: client.report(wanted))
     row = _report_row(report)
-    how = report.explanation
-    if not explain or how is None:
-        run.say.result("bid", row, lambda: _reports_table([row]))
-        if explain:
-            waits = report.state in _LIVE
-            run.say.progress("no round explained this bid" + " yet" * waits)
+    if explain and report.explanation is not None:
+        show_explanation(run, "bid", row, report.explanation, "asks")
         return
-    told = {**row, "explanation": to_builtins(how)}
-    run.say.result("bid", told, lambda: _explanation_table(how))
-    for sentence in (how.price, how.change):
-        if sentence:
-            run.say.progress(sentence)
+    run.say.result("bid", row, lambda: _reports_table([row]))
+    if explain:
+        waits = report.state in _LIVE
+        run.say.progress("no round explained this bid" + " yet" * waits)
 
 
 def ls(run: Invocation) -> None:
@@ -297,12 +290,6 @@ def _orders_table(rows: list[dict[str, Any]]) -> Table:
             for row in rows
         ],
     )
-
-
-def _explanation_table(how: Explanation) -> Table:
-    rows = [(each.field, str(each.asks), str(each.alone)) for each in how.obstructions]
-    rows += [("went to bids before it", str(how.taken), "")] if how.taken else []
-    return table_of((f"of {how.asks} asks", "kept off", "by this alone"), rows)
 
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:

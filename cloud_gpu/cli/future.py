@@ -19,6 +19,7 @@ from cloud_gpu.cli.positions import show_contract
 from cloud_gpu.cli.requirements import MaxPrice
 from cloud_gpu.cli.series import series_words
 from cloud_gpu.cli.trading import (
+    Explain,
     Length,
     MinPrice,
     Product,
@@ -28,6 +29,7 @@ from cloud_gpu.cli.trading import (
     digest_of,
     hand_in,
     opened_trader,
+    show_explanation,
     table_of,
     taken_nonces,
 )
@@ -149,14 +151,23 @@ def show(
     wanted: Annotated[
         str, typer.Argument(metavar="ORDER|CONTRACT", help="An order's id, or a contract's number.")
     ],
+    explain: Explain = False,
 ) -> None:
     """Say how far an order came, or what a contract is."""
     with opened_trader(run, run.settings()) as trader:
         if wanted.isascii() and wanted.isdigit():
             show_contract(run, trader, int(wanted))
             return
-        row = _report_row(trader.market.report(digest_of(wanted, "ORDER", _noted(run))))
-        run.say.result("future-order", row, lambda: _reports_table([row]))
+        report = trader.market.report(digest_of(wanted, "ORDER", _noted(run)))
+        row = _report_row(report)
+        if explain and report.explanation is not None:
+            others = "orders of the other side"
+            show_explanation(run, "future-order", row, report.explanation, others)
+        else:
+            run.say.result("future-order", row, lambda: _reports_table([row]))
+            if explain:
+                waits = report.state in _LIVE
+                run.say.progress("no batch explained this order" + " yet" * waits)
         for each in row["contracts"]:
             run.say.next(f"cloud-gpu future show {each['contract']}")
 

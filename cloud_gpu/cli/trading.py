@@ -13,7 +13,9 @@ from cloud_gpu.bidding import WordUnclear
 from cloud_gpu.cli.failures import StillWaiting, UsageWrong
 from cloud_gpu.cli.flags import flag_of
 from cloud_gpu.cli.invocation import Invocation, price
+from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.errors import ChainUnavailable, Rejected
+from cloud_gpu.protocol.match import Explanation
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.settings import Settings
 
@@ -46,6 +48,9 @@ MinPrice = Annotated[
     typer.Option(
         "--min-price", parser=price, metavar="TOKENS", help='Limit in tokens a GPU-hour: "1.20".'
     ),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="What each limit costs; of a match, why its price.")
 ]
 Stands = Annotated[
     str, typer.Option("--stands", help="How long it stands unless it is cancelled: 1d at most.")
@@ -132,6 +137,20 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def show_explanation(
+    run: Invocation, kind: str, row: dict[str, Any], how: Explanation, others: str
+) -> None:
+    """What each limit of an order costs it, and why its price; it was compared with `others`."""
+    rows = [(each.field, str(each.asks), str(each.alone)) for each in how.obstructions]
+    rows += [("went to those before it", str(how.taken), "")] if how.taken else []
+    columns = (f"of {how.asks} {others}", "kept off", "by this alone")
+    told = {**row, "explanation": to_builtins(how)}
+    run.say.result(kind, told, lambda: table_of(columns, rows))
+    for sentence in (how.price, how.change):
+        if sentence:
+            run.say.progress(sentence)
 
 
 def hand_in(

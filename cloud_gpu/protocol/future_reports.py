@@ -10,7 +10,7 @@ from enum import StrEnum
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.units import Price, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest, Value
 
@@ -41,6 +41,8 @@ class FutureReport(Value, frozen=True, kw_only=True):
     """Units in contracts."""
     contracts: tuple[OrderFill, ...] = ()
     """That the chain opened, oldest first."""
+    explanation: Explanation | None = None
+    """Of the last batch that had something new to tell."""
 
 
 class ContractState(StrEnum):

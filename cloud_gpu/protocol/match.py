@@ -50,14 +50,15 @@ class Obstruction(Value, frozen=True, kw_only=True):
 
 
 class Explanation(Value, frozen=True, kw_only=True):
-    """How one round compared a bid with the free asks of its product, the cheapest ones first."""
+    """How one round compared a bid with the free asks of its product, the cheapest ones first; an
+    order of futures, with all orders of the other side."""
 
     asks: int
     """How many were compared."""
     obstructions: tuple[Obstruction, ...] = ()
     """Limits that were in the way, the most hindering first. Of a match: of cheaper asks only."""
     taken: int = 0
-    """Fitting asks that went to bids before it."""
+    """Fitting ones that went to others, who come before it."""
     change: str = ""
     """The cheapest single change that would have matched; empty: there is none."""
     price: str = ""

@@ -14,7 +14,7 @@ import msgspec
 
 from cloud_gpu.protocol.calls import OpenFutures
 from cloud_gpu.protocol.effects import ReportFuture, Transact
-from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.events import FutureSubmitted
 from cloud_gpu.protocol.future_reports import FutureReport
 from cloud_gpu.protocol.futures import FuturePair, Series
@@ -25,6 +25,7 @@ from cloud_gpu.protocol.values import Address, Digest
 from market.books.futures_book import FutureOpening, RestingFuture
 from market.clearing.futures_clearing import FutureClearing, Pair
 from market.clearing.futures_covering import clear_covered
+from market.clearing.futures_explaining import BatchTold
 from market.doors.futures_door import beside_others, check_future, margin_of, why_dead
 from market.lanes.answers import FORGET_S
 from market.lanes.floor import Floor
@@ -159,6 +160,7 @@ class FuturesLane:
         self, key: Digest, state: BidState, rejection: Rejection | None = None
     ) -> FutureReport:
         contracts, coming = self._floor.ledger.futures.fills_of(key), self._book.on_its_way(key)
+        before = self._book.order(key)
         return FutureReport(
             order=key,
             state=state,
@@ -167,6 +169,7 @@ class FuturesLane:
             units=sum(each.units for each in coming),
             filled=sum(each.units for each in contracts),
             contracts=contracts,
+            explanation=None if before is None else before.report.explanation,
         )
 
     def _put(self, order: RestingFuture) -> RestingFuture:
@@ -262,10 +265,11 @@ class FuturesLane:
             trade = floor.ledger.futures.trades.get(series.key)
             reference = trade.price if trade is not None else None
             clearing, short = clear_covered(reference, able, floor.free_cash(traders), self._margin)
+            told = BatchTold([order for order in able if order.id not in short], clearing)
             if clearing is not None:
-                self._post(series, clearing)
+                self._post(series, clearing, told)
             for order in able:
-                self._explain(order, clearing, short)
+                self._explain(order, told, short)
             cleared.append(SeriesRound(series, able, reference, clearing, short))
         self.listing.tell_depth()
         rows = rows_of(cleared, cash, floor.free_cash(traders), floor)
@@ -279,7 +283,7 @@ class FuturesLane:
         product = self._floor.ledger.products[order.series.product]
         return margin_of(order.order.payload, price, units, self._floor.rules, product)
 
-    def _post(self, series: Series, clearing: FutureClearing) -> None:
+    def _post(self, series: Series, clearing: FutureClearing, told: BatchTold) -> None:
         floor, price = self._floor, clearing.price
         for start in range(0, len(clearing.pairs), PAIRS_MAX):
             part = clearing.pairs[start : start + PAIRS_MAX]
@@ -300,21 +304,21 @@ class FuturesLane:
                     )
                 )
             floor.out.append(Transact(call=call))
-        for key in {side.id: None for pair in clearing.pairs for side in (pair.buy, pair.sell)}:
-            self.follow(key)
+        for side in {s.id: s for pair in clearing.pairs for s in (pair.buy, pair.sell)}.values():
+            report = msgspec.structs.replace(side.report, explanation=told.why_price(side))
+            self._book.put(replace(side, report=report))
+            self.follow(side.id)
 
     def _explain(
-        self,
-        order: RestingFuture,
-        clearing: FutureClearing | None,
-        short: dict[Digest, Rejection],
+        self, order: RestingFuture, told: BatchTold, short: dict[Digest, Rejection]
     ) -> None:
         now = self._book.order(order.id)
         if now is None or now.state is not BidState.PENDING:
             return
-        why = short.get(order.id) or _unfilled(order, clearing)
+        why, how = (short[order.id], None) if order.id in short else told.why_left(order)
         if why != now.report.rejection:
-            self._put(replace(now, report=self._report(now.id, now.state, why)))
+            report = self._report(now.id, now.state, why)
+            self._put(replace(now, report=msgspec.structs.replace(report, explanation=how)))
 
     # Failures.
 
@@ -340,30 +344,3 @@ def _after(order: RestingFuture, *steps: BidStep) -> RestingFuture:
 
 def _signed(pair: Pair) -> FuturePair:
     return FuturePair(buy=pair.buy.order.signed, sell=pair.sell.order.signed, units=pair.units)
-
-
-def _unfilled(order: RestingFuture, clearing: FutureClearing | None) -> Rejection:
-    if clearing is None:
-        return Rejection(
-            reason=RejectReason.NO_MATCH,
-            field="future_order.limit_price_per_hour",
-            found=str(order.limit.value),
-            needed="an order of the other side whose limit meets it",
-            next="Wait, or sign another limit.",
-        )
-    is_buy, price = order.order.payload.is_buy, clearing.price
-    if order.limit < price if is_buy else order.limit > price:
-        return Rejection(
-            reason=RejectReason.PRICE_OUTSIDE_LIMITS,
-            field="future_order.limit_price_per_hour",
-            found=str(order.limit.value),
-            needed=f"{price.value}, at which the batch cleared, or {'more' if is_buy else 'less'}",
-            next="Wait, or sign another limit.",
-        )
-    return Rejection(
-        reason=RejectReason.NO_MATCH,
-        field="future_order.units",
-        found="better entitled orders for everything on the other side",
-        needed="a better limit, or an older batch",
-        next="Wait, or sign a better limit.",
-    )

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.units import Price, parse_price
 from cloud_gpu.protocol.values import Digest
 from market.books.futures_book import RestingFuture
 from market.clearing.futures_clearing import FutureClearing, clear_futures
+from market.clearing.futures_explaining import BatchTold
 from tests.unit.market.futures_builders import future, resting
 
 Batch: TypeAlias = tuple[list[RestingFuture], list[RestingFuture], Price | None]
@@ -145,6 +146,39 @@ def test_doubling_every_price_changes_no_share(batch: Batch) -> None:
 def test_the_order_in_which_they_are_given_changes_nothing(batch: Batch) -> None:
     buys, sells, reference = batch
     assert clear_futures(buys[::-1], sells[::-1], reference) == clear_futures(*batch)
+
+
+@given(batches())
+def test_the_limit_that_an_order_is_told_would_have_traded(batch: Batch) -> None:
+    buys, sells, reference = batch
+    found = clear_futures(*batch)
+    told, served = BatchTold([*buys, *sells], found), shares(found) if found else {}
+    for order in (*buys, *sells):
+        if order.id in served:
+            assert told.why_price(order).price
+            continue
+        why, how = told.why_left(order)
+        facing = sells if order.order.payload.is_buy else buys
+        assert how.asks == len(facing)
+        if not how.change:
+            assert not facing or not order.order.payload.is_buy
+            continue
+        assert why.next.startswith(how.change)
+        limit = parse_price(how.change.split()[-1].rstrip("."))
+        changed = resting(
+            future(
+                "trader 60",
+                buys=order.order.payload.is_buy,
+                units=order.units,
+                limit_price_per_hour=limit,
+            ),
+            batch=order.batch,
+        )
+        again = clear_futures(
+            _replaced(buys, order, [changed]), _replaced(sells, order, [changed]), reference
+        )
+        assert again is not None
+        assert changed.id in shares(again), how.change
 
 
 def naive_shares(orders: Sequence[RestingFuture], volume: int) -> dict[Digest, int]:
