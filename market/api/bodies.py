@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud_gpu.protocol.codec import from_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.values import FixedBytes
+from cloud_gpu.protocol.values import Digest, FixedBytes
 from market.api.errors import Refused, malformed, problem, status_of
 
 BODY_BYTES_MAX = 65_536
@@ -19,6 +19,8 @@ BODY_BYTES_MAX = 65_536
 
 BULK_BYTES_MAX = 2**21
 """Of a list of orders."""
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
 
 ValueT = TypeVar("ValueT")
 FixedT = TypeVar("FixedT", bound=FixedBytes)
@@ -80,6 +82,13 @@ def too_large(field: str, bytes_max: int) -> Rejection:
 async def read_body(request: Request, kind: type[ValueT]) -> ValueT:
     """The body as a protocol value. Refuses MALFORMED, naming the field; unknown fields too."""
     return parsed(await request.body(), kind, "body")
+
+
+def check_key(request: Request, order: Digest) -> None:
+    """An order's id is its idempotency key: a header may repeat it. Refuses MALFORMED."""
+    key = request.headers.get(IDEMPOTENCY_KEY)
+    if key is not None and key.strip('"') != str(order):
+        raise malformed(IDEMPOTENCY_KEY, key, f"{order}, the id of what is handed in, or none")
 
 
 async def read_list(request: Request, count_max: int) -> list[bytes]:

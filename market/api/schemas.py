@@ -144,13 +144,25 @@ def event_stream() -> dict[int | str, dict[str, Any]]:
     }
 
 
-def takes(kind: Any, *, many_max: int = 0) -> dict[str, Any]:
-    """A route's `openapi_extra`: the body it reads, or a list of so many."""
+def takes(kind: Any, *, many_max: int = 0, keyed: bool = False) -> dict[str, Any]:
+    """A route's `openapi_extra`: the body it reads, or a list of so many.
+
+    `keyed`: handed in twice it is taken once, and a header may say so.
+    """
     schema = _REFERENCES[kind]
     if many_max:
         schema = {"type": "array", "items": schema, "maxItems": many_max}
-    content = {"application/json": {"schema": schema}}
-    return {"requestBody": {"required": True, "content": content}}
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return {"requestBody": body, "parameters": [_KEY]} if keyed else {"requestBody": body}
+
+
+_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The id of what is handed in, which makes it the same however often it comes.",
+    "schema": {"type": "string"},
+}
 
 
 def json_list(parts: Sequence[bytes]) -> bytes:

@@ -102,6 +102,10 @@ async def test_what_the_market_does_not_take(api: Api) -> None:
         problem = await api.problem(answer)
         assert problem.field
         assert problem.needed
+    wrong = {"Idempotency-Key": "mine"}
+    body = to_json(future("bob", buys=True))
+    answer = await api.client.post("/v1/futures/orders", content=body, headers=wrong)
+    assert (await api.problem(answer)).field == "Idempotency-Key"
     assert not api.inbox.after(0, 10)
     unknown = await api.client.get(f"/v1/futures/orders/{Digest(bytes(32))}")
     assert unknown.status_code == 404

@@ -85,8 +85,17 @@ async def gathered(api: Api) -> tuple[GroupDesk, CloseCampaign]:
 async def test_a_campaign_goes_from_the_organiser_to_open_leases(api: Api) -> None:
     desk, call = await gathered(api)
     offer = campaign()
-    again = await api.client.post("/v1/group-buys", content=to_json(offer))
-    assert again.status_code == 200
+    for sent, status in ((str(id_of(offer)), 200), ("mine", 400)):
+        again = await api.client.post(
+            "/v1/group-buys", content=to_json(offer), headers={"Idempotency-Key": sent}
+        )
+        assert again.status_code == status
+    answer = await api.client.post(
+        f"/v1/group-buys/{id_of(offer)}/pledges",
+        content=to_json(pledge(offer, "bob")),
+        headers={"Idempotency-Key": "mine"},
+    )
+    assert (await api.problem(answer)).field == "Idempotency-Key"
     path = f"/v1/group-buys/{id_of(offer)}"
     page = from_json((await api.client.get(path)).content, CampaignPage)
     assert (page.report.state, page.report.missing_slices) == (CampaignState.REACHED, 0)

@@ -79,6 +79,23 @@ def holds(answer: Response, case: schemathesis.Case[Any]) -> None:
         assert answer.status_code < 400 or case.path == "/healthz"
 
 
+def test_whatever_is_handed_in_says_how_it_is_the_same_twice(
+    contract: schemathesis.schemas.BaseSchema,
+) -> None:
+    keyed = {
+        path
+        for path, item in contract.raw_schema["paths"].items()
+        for each in item.get("post", {}).get("parameters", ())
+        if (each["name"], each["in"]) == ("Idempotency-Key", "header")
+    }
+    assert keyed == {
+        "/v1/bids",
+        "/v1/futures/orders",
+        "/v1/group-buys",
+        "/v1/group-buys/{campaign}/pledges",
+    }
+
+
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.timeout(600)  # every route, sixty times
 def test_every_route_answers_as_documented_and_never_fails(

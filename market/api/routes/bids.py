@@ -15,8 +15,8 @@ from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import parsed, read_id
-from market.api.errors import Refused, malformed
+from market.api.bodies import check_key, parsed, read_id
+from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1/bids", tags=["bids"])
     "",
     status_code=201,
     responses=answers(SignedReceipt, status=201),
-    openapi_extra=takes(SignedBid),
+    openapi_extra=takes(SignedBid, keyed=True),
 )
 async def place(request: Request) -> Response:
     """Take a bid: on disk first, then the receipt. The same bid again: 200, the same place.
@@ -39,9 +39,7 @@ async def place(request: Request) -> Response:
     front = front_of(request)
     body = await request.body()
     order = parsed(body, SignedBid, "body")
-    key = request.headers.get("idempotency-key")
-    if key is not None and key.strip('"') != str(order.bid.payload.id):
-        raise malformed("Idempotency-Key", key, f"{order.bid.payload.id}, the bid's id, or none")
+    check_key(request, order.bid.payload.id)
     await front.know_product(order.bid.payload.product)
     found = front.judge(order)
     if isinstance(found, Verified):

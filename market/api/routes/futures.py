@@ -20,7 +20,7 @@ from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import read_body, read_id
+from market.api.bodies import check_key, read_body, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.pages import Cursor, listing, page, place_in
@@ -46,13 +46,14 @@ router = APIRouter(prefix="/v1", tags=["futures"])
     "/futures/orders",
     status_code=201,
     responses=answers(SignedReceipt, status=201),
-    openapi_extra=takes(Signed[FutureOrder]),
+    openapi_extra=takes(Signed[FutureOrder], keyed=True),
 )
 async def place(request: Request) -> Response:
     """Take an order: on disk first, then the receipt. The same again: 200, the same place."""
     front = front_of(request)
     order = await read_body(request, Signed[FutureOrder])
     key = order.payload.id
+    check_key(request, key)
     await front.know_product(order.payload.product)
     refused = front.judge_future(order)
     if refused is None:

@@ -26,7 +26,7 @@ from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import read_body, read_id
+from market.api.bodies import check_key, read_body, read_id
 from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.pages import page
@@ -52,7 +52,7 @@ router = APIRouter(prefix="/v1", tags=["group buys"])
     "/group-buys",
     status_code=201,
     responses=answers(SignedReceipt, status=201),
-    openapi_extra=takes(SignedCampaign),
+    openapi_extra=takes(SignedCampaign, keyed=True),
 )
 async def open_campaign(request: Request) -> Response:
     """Keep a campaign: its organiser's statement on disk, then the receipt, whose `order` is the
@@ -64,6 +64,7 @@ async def open_campaign(request: Request) -> Response:
     if domain is None:
         raise Refused(NOT_KEPT)
     key = offer.body.campaign.id_in(domain)
+    check_key(request, key)
     await front.know_product(offer.body.campaign.product)
     refused = check_campaign(
         offer, rules=front.rules, products=front.known_products, at=front.clock.now() // 1000
@@ -122,7 +123,7 @@ async def leases(request: Request, campaign: str, buyer: str | None = None) -> R
     "/group-buys/{campaign}/pledges",
     status_code=201,
     responses=answers(SignedReceipt, status=201),
-    openapi_extra=takes(Signed[Pledge]),
+    openapi_extra=takes(Signed[Pledge], keyed=True),
 )
 async def pledge(request: Request, campaign: str) -> Response:
     """Take a pledge: on disk first, then the receipt; the market has it locked on chain. It
@@ -131,8 +132,9 @@ async def pledge(request: Request, campaign: str) -> Response:
     front = front_of(request)
     key = read_id("campaign", campaign, Digest.parse)
     signed = await read_body(request, Signed[Pledge])
-    refused = await _refused_pledge(front, key, signed)
     order = signed.payload.id
+    check_key(request, order)
+    refused = await _refused_pledge(front, key, signed)
     if refused is None:
         front.limiting.spend_account(signed.payload.buyer)
         kept = await front.in_thread(front.inbox.keep_pledge, signed, front.clock.now())
