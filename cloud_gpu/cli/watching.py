@@ -29,7 +29,7 @@ def watch(
     ] = 0,
     count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0: never.")] = 0,
 ) -> None:
-    """Print the market's book, trades, rounds and leases as they change, until Ctrl-C."""
+    """Print the market's book, trades, rounds, leases and futures as they change, until Ctrl-C."""
     if topic is not None and Topic.BID in topic and not own:
         raise UsageWrong("--topic bid needs --own: a market tells of bids to their buyer alone")
 
@@ -52,7 +52,7 @@ def _tell(run: Invocation, event: News | Cut) -> None:
         return
     body = to_builtins(event.body)
     row = {"number": event.number, "topic": event.topic.value, "body": body}
-    run.say.result("event", row, lambda: f"{event.number:>8}  {event.topic:6}  {_words(body)}")
+    run.say.result("event", row, lambda: f"{event.number:>8}  {event.topic:8}  {_words(body)}")
 
 
 def _words(body: dict[str, Any]) -> str:

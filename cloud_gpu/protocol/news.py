@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
+from cloud_gpu.protocol.future_reports import ContractReport, SeriesReport
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -33,6 +34,10 @@ class Topic(StrEnum):
     """A lane cleared."""
     LEASE = "lease"
     """A lease opened, began, ended."""
+    SERIES = "series"
+    """The depth or the last price of a series of futures."""
+    CONTRACT = "contract"
+    """A contract of futures opened, was funded, nominated, delivered, ended."""
     BID = "bid"
     """One's own bid, other than that it waits."""
 
@@ -73,7 +78,7 @@ class Cut(Value, frozen=True, kw_only=True):
     reason: str
 
 
-NewsBody = BookChange | Trade | Cleared | LeaseReport | BidReport
+NewsBody = BookChange | Trade | Cleared | LeaseReport | SeriesReport | ContractReport | BidReport
 
 
 BODIES: Mapping[Topic, type[Value]] = MappingProxyType(
@@ -82,6 +87,8 @@ BODIES: Mapping[Topic, type[Value]] = MappingProxyType(
         Topic.TRADE: Trade,
         Topic.ROUND: Cleared,
         Topic.LEASE: LeaseReport,
+        Topic.SERIES: SeriesReport,
+        Topic.CONTRACT: ContractReport,
         Topic.BID: BidReport,
     }
 )

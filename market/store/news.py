@@ -18,9 +18,12 @@ from cloud_gpu.protocol.effects import (
     PublishRound,
     ReportAuction,
     ReportBid,
+    ReportContract,
     ReportLease,
+    ReportSeries,
     UnlistAsk,
 )
+from cloud_gpu.protocol.future_reports import SeriesReport
 from cloud_gpu.protocol.lease import LeaseReport
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.news import BookChange, Cleared, NewsBody, Topic, Trade
@@ -28,7 +31,17 @@ from cloud_gpu.protocol.orders import Ask, Bid, SignedAdvert, SignedBid
 from cloud_gpu.protocol.values import Address, Digest
 from market.ports import KeptNews
 from market.store.database import Database, octets, table_of
-from market.store.tables import AskRow, AuctionRow, BidRow, InboxRow, LeaseRow, NewsRow, RoundRow
+from market.store.tables import (
+    AskRow,
+    AuctionRow,
+    BidRow,
+    FutureContractRow,
+    FutureSeriesRow,
+    InboxRow,
+    LeaseRow,
+    NewsRow,
+    RoundRow,
+)
 
 KEPT_MAX: Final = 100_000
 _PRUNED_EVERY: Final = 1_000
@@ -89,6 +102,8 @@ class NewsDesk:
                 self._consider_bid(report)
             case ReportLease(report=report):
                 self._consider_lease(report)
+            case ReportSeries() | ReportContract():
+                self._consider_future(effect)
             case PublishRound(facts=facts):
                 if self._kept(RoundRow, "number", facts.number, "number") is None:
                     self._tell(Topic.ROUND, Cleared(lane=facts.lane.value, number=facts.number))
@@ -119,6 +134,17 @@ class NewsDesk:
         if self._kept(LeaseRow, "lease", key, "report") != body:
             bid, parties = self._bid(report.bid), (report.terms.buyer, report.terms.key.provider)
             self._tell(Topic.LEASE, report, bid.product if bid else 0, *parties)
+
+    def _consider_future(self, effect: ReportSeries | ReportContract) -> None:
+        told, body = effect.report, to_json(effect.report)
+        if isinstance(told, SeriesReport):
+            if self._kept(FutureSeriesRow, "series", str(told.series), "report") != body:
+                self._tell(Topic.SERIES, told, told.series.product)
+            return
+        contract = told.contract
+        if self._kept(FutureContractRow, "contract", contract.id, "report") != body:
+            sides = contract.long, contract.short
+            self._tell(Topic.CONTRACT, told, contract.series.product, *sides)
 
     def _consider_bid(self, report: BidReport) -> None:
         """A bid that waits is not told of, least of all a sealed one."""

@@ -12,7 +12,15 @@ from starlette.types import Message
 
 from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.codec import to_json
-from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportBid, ReportLease, UnlistAsk
+from cloud_gpu.protocol.effects import (
+    ListAsk,
+    MarketEffect,
+    ReportBid,
+    ReportContract,
+    ReportLease,
+    ReportSeries,
+    UnlistAsk,
+)
 from cloud_gpu.protocol.errors import Rejected, RejectReason
 from cloud_gpu.protocol.lease import LeaseReport, LeaseState
 from cloud_gpu.protocol.match import BidReport, BidState
@@ -46,6 +54,7 @@ from tests.unit.market.builders import (
     order,
     price,
 )
+from tests.unit.market.futures_builders import FuturesDesk, future
 
 
 @pytest.fixture
@@ -126,6 +135,26 @@ async def test_a_reader_hears_what_comes_and_goes_on_where_it_was(api: Api, url:
     assert [each.number for each in found if isinstance(each, News)] == [2, 3]
     rest = await heard(url, 1, after=2)
     assert [each.number for each in rest if isinstance(each, News)] == [3]
+
+
+async def test_futures_are_told_by_series_and_by_contract(api: Api, url: str) -> None:
+    desk = FuturesDesk()
+    desk.trade(future("bob", buys=True), future("ada", buys=False))
+    desk.order(future("dan", buys=True, at="0.50", nonce=7))
+    desk.end_batch()
+    told = [e for e in desk.effects if isinstance(e, ReportSeries | ReportContract)]
+    api.view.write(told)
+    api.view.write(told[-1:])  # stated again
+    api.view.write([listed(advert("ada"))])
+    series = [each.report for each in told if isinstance(each, ReportSeries)]
+    contracts = [each.report for each in told if isinstance(each, ReportContract)]
+    assert series
+    assert contracts
+    assert bodies(await heard(url, len(series), Topic.SERIES)) == series
+    short = key("ada").address
+    assert bodies(await heard(url, len(contracts), Topic.CONTRACT, account=short)) == contracts
+    everything = bodies(await heard(url, len(told) + 1))
+    assert everything[:-1] == [each.report for each in told]
 
 
 async def test_filters_let_through_what_was_asked_for(api: Api, url: str) -> None:

@@ -42,7 +42,7 @@ async def events(
     last_event_id: Annotated[str | None, Header(description="Go on behind this number.")] = None,
     authorization: Annotated[str | None, Header(description="A signed `Watch`.")] = None,
 ) -> Response:
-    """Book, trades, rounds and leases as they change; with `account`, what concerns it alone.
+    """Book, trades, rounds, leases and futures as they change; with `account`, what concerns it.
 
     How an account's own bids fare is told to whoever shows its signature: `Authorization: CloudGpu
     <base64url of a signed Watch>`. A stream that cannot go on ends with an event `cut`.
