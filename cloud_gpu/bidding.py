@@ -179,7 +179,11 @@ class LeaseRequest(Value, frozen=True, kw_only=True):
             excluded_providers=self.excluded_providers,
             one_round=self.one_round,
             block=self.block,
-            **msgspec.structs.asdict(self.preferences),
+            **{
+                **msgspec.structs.asdict(self.preferences),
+                "gpu_memory_need_mib": self.preferences.gpu_memory_need_mib
+                or asked.gpu_memory_need_mib,
+            },
         )
 
 
@@ -209,7 +213,8 @@ def wish(
     """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed.
 
     `gpu_type` is a whole query; what it says of other words holds with them: of two prices the
-    lower, of two isolations the stronger; two counts, regions or providers must not differ.
+    lower, of two isolations the stronger; two counts, regions or providers must not differ, nor
+    two scopes or chunks.
     """
     try:
         query = parse_query(gpu_type)
@@ -219,6 +224,7 @@ def wish(
     limit = _read("max_price", parse_price, max_price)
     asked = None if provider is None else _read("provider", _account, provider)
     excluded = _read("exclude_providers", _accounts, exclude_providers)
+    near = _read("scope", _scope, scope) if scope else None
     return LeaseRequest(
         gpu_type=gpu_type,
         count=count if query.count is None else _count_of(query.count, count),
@@ -233,10 +239,10 @@ def wish(
         verified=verified or bool(query.verified),
         audit_bps=_read("audit_bps", _audit_share, audit_bps),
         one_round=one_round,
-        interruptible=interruptible,
-        min_count=min_count,
-        scope=_read("scope", _scope, scope) if scope else None,
-        chunk=chunk,
+        interruptible=interruptible or bool(query.interruptible),
+        min_count=_once("min_count", query.min_count, min_count or None) or 0,
+        scope=_once("scope", query.scope, near),
+        chunk=_once("chunk", query.chunk, chunk or None) or 0,
         block=block,
         preferences=preferences,
         start_after=_read("start_after", parse_duration, start_after) if start_after else 0,
@@ -302,10 +308,12 @@ def _read(name: str, parse: Callable[[WordT], ReadT], word: WordT) -> ReadT:
         raise WordUnclear(name, str(error)) from error
 
 
-def ways_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[tuple[Product, int], ...]:
+def ways_for(
+    request: LeaseRequest, products: Sequence[Product], markets: int = 1
+) -> tuple[tuple[Product, int], ...]:
     """Each product of the classes meant, and each count of GPUs of it that will do, most first.
 
-    Raises `WordUnclear` when they are more than may be bid for at once.
+    Raises `WordUnclear` when they are more than may be bid for at once at so many markets.
     """
     ways = [
         (product, gpus)
@@ -313,11 +321,12 @@ def ways_for(request: LeaseRequest, products: Sequence[Product]) -> tuple[tuple[
         if request.query.wants(product.gpu_class)
         for gpus in request.counts(product.slice_gpus)
     ]
-    if len(ways) > ALTERNATIVES_MAX:
+    if len(ways) * markets > ALTERNATIVES_MAX:
+        at = f" at each of {markets} markets" if markets > 1 else ""
         raise WordUnclear(
             "min_count",
-            f"found {len(ways)} counts and products that will do, needed {ALTERNATIVES_MAX} at"
-            " most: name a higher one, or a narrower class",
+            f"found {len(ways)} counts and products that will do{at}, needed"
+            f" {ALTERNATIVES_MAX // markets} at most: name a higher one, or a narrower class",
         )
     return tuple(sorted(ways, key=lambda way: (-way[1], way[0].id)))
 

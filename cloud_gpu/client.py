@@ -38,7 +38,7 @@ from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, require_funds
 from cloud_gpu.taking import Given, lease_given, lease_opened
-from cloud_gpu.vault import require_market
+from cloud_gpu.vault import others_that_answer, require_market
 
 __all__ = ["Client", "Job", "Lease"]
 
@@ -83,7 +83,7 @@ class Lines(Protocol):
 
 
 class Client:
-    """One wallet at one market."""
+    """One wallet at one market, or at several."""
 
     def __init__(
         self,
@@ -95,11 +95,14 @@ class Client:
         clock: Clock,
         deployment: Deployment,
         draw: Callable[[], int],
+        others: Sequence[MarketApi] = (),
     ) -> None:
         """`start_lines` is called when the first lease is opened; `draw` gives 32 random bits:
-        they spread nonces, and keep sealed bids from being guessed by their ids.
+        they spread nonces, and keep sealed bids from being guessed by their ids. For `others`
+        bids are signed as well; `market` takes and knows theirs, too.
         """
         self._purse, self._market, self._chain = purse, market, chain
+        self._others = tuple(others)
         self._start_lines = start_lines
         self._lines_started: Lines | None = None
         self._clock, self._deployment, self._draw = clock, deployment, draw
@@ -360,11 +363,12 @@ class Client:
     async def _orders(
         self, request: LeaseRequest, progress: Progress
     ) -> tuple[Wanted, Sequence[SignedAdvert]]:
-        market = await self.market()
+        markets = [await self.market()]
+        markets += await others_that_answer(markets[0], self._others, self._deployment, progress)
         products, adverts = await self.products(), await self._asks_for(request)
         at = await self._chain.chain_time()
         found = look_up(request, products, adverts, at)
-        ways = ways_for(request, products)
+        ways = ways_for(request, products, len(markets))
         if not ways:
             assert found.blocking is not None
             raise NoMatch(found.blocking)
@@ -378,9 +382,16 @@ class Client:
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())
         salt = drawn_salt(self._draw) if request.block else ZERO_DIGEST
-        orders = make_bids(request, ways, market, self._purse, nonce=nonce, at=at, salt=salt)
+        orders = [
+            order
+            for market in markets
+            for order in make_bids(
+                request, ways, market, self._purse, nonce=nonce, at=at, salt=salt
+            )
+        ]
         require_funds(account, self._promises, [order.bid.payload for order in orders])
-        return Wanted(orders, tuple(product.slice_gpus for product, _ in ways)), adverts
+        slices = tuple(product.slice_gpus for product, _ in ways) * len(markets)
+        return Wanted(tuple(orders), slices), adverts
 
     async def _asks_for(self, request: LeaseRequest) -> Sequence[SignedAdvert]:
         """What the market lists of the classes wanted; of all classes, if it lists none of them."""

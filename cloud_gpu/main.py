@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,6 +48,7 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     from cloud_gpu.adapters.chain_feed import ChainFeed, open_chain
     from cloud_gpu.adapters.lines import BuyerLines
     from cloud_gpu.adapters.market_http import HttpMarket
+    from cloud_gpu.adapters.several_markets import SeveralMarkets
     from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
     from cloud_gpu.protocol.adapters.clock import SystemClock
     from cloud_gpu.protocol.adapters.deployment_files import read_deployment
@@ -55,7 +56,7 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     from cloud_gpu.spending import Purse
 
     keep_logs_apart(settings.log_level)
-    url, rpc = settings.need("market"), settings.need("rpc")
+    urls, rpc = [settings.need("market"), *settings.other_markets.split()], settings.need("rpc")
     key = load_key(Path(settings.need("keystore")), Path(settings.need("password_file")))
     deployment = read_deployment(Path(settings.need("deployment")))
     clock = SystemClock()
@@ -63,10 +64,12 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
     with client_folder() as folder:
         store = ArtifactStore(folder / "files", ARTIFACT_BYTES_MAX)
         async with (
-            HttpMarket(url) as market,
+            AsyncExitStack() as stack,
             open_chain(rpc, deployment, key) as chain,
             trio.open_nursery() as nursery,
         ):
+            markets = [await stack.enter_async_context(HttpMarket(url)) for url in urls]
+            market = SeveralMarkets(markets) if len(markets) > 1 else markets[0]
             feed = ChainFeed(chain)
             nursery.start_soon(feed.run)
 
@@ -86,6 +89,7 @@ async def open_client(settings: Settings) -> AsyncIterator[Client]:
                 clock=clock,
                 deployment=deployment,
                 draw=lambda: secrets.randbits(32),
+                others=markets[1:],
             )
             nursery.cancel_scope.cancel()
 

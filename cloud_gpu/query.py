@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cloud_gpu.protocol.hardware import GpuClass, Isolation
-from cloud_gpu.protocol.orders import Terms
+from cloud_gpu.protocol.orders import Scope, Terms
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address
 
@@ -32,8 +32,14 @@ class Query:
     excluded_classes: tuple[str, ...] = ()
     count: int | None = None
     """GPUs."""
+    min_count: int | None = None
+    """Fewer that will do."""
+    scope: Scope | None = None
+    chunk: int | None = None
     gpu_memory: Span = Span()
     """MiB of one GPU, whatever its class."""
+    gpu_memory_need_mib: int = 0
+    """What the job takes of it; a market puts its margin on top."""
     memory_mib_min: int = 0
     disk_mib_min: int = 0
     cuda: Span = Span()
@@ -46,6 +52,7 @@ class Query:
     provider: Address | None = None
     excluded_providers: tuple[Address, ...] = ()
     verified: bool | None = None
+    interruptible: bool | None = None
     simulated_allowed: bool | None = None
 
     @property
@@ -68,6 +75,7 @@ class Query:
             gpu_classes=(gpu_class,),
             gpu_memory_mib_min=max(least, _mib(self.gpu_memory.least)),
             gpu_memory_mib_max=min(ends, default=0),
+            gpu_memory_need_mib=self.gpu_memory_need_mib,
             memory_mib_min=self.memory_mib_min,
             disk_mib_min=self.disk_mib_min,
             cuda_min=_text(self.cuda.least),

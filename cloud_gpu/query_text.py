@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from cloud_gpu.protocol.hardware import Isolation
+from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.units import parse_price
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.query import Query, Span
@@ -198,12 +199,36 @@ def _gpu(query: Query, clause: _Clause) -> Query:
 
 
 def _count(query: Query, clause: _Clause) -> Query:
-    clause.needs("=")
-    if not clause.value.isdigit() or int(clause.value) < 1:
-        raise clause.unclear(f"found {clause.value!r}, needed a number of GPUs")
+    clause.needs("=", "in")
     if query.count is not None:
         raise clause.unclear("named twice")
-    return replace(query, count=int(clause.value))
+    least, dots, most = clause.value.partition("..")
+    if not dots:
+        return replace(query, count=_gpus(clause, clause.value))
+    found = replace(query, count=_gpus(clause, most), min_count=_gpus(clause, least))
+    if _gpus(clause, least) > _gpus(clause, most):
+        raise clause.unclear(f"found {clause.value!r}, needed the fewest first, like 8..16")
+    return found
+
+
+def _scope(query: Query, clause: _Clause) -> Query:
+    clause.needs("=")
+    try:
+        return replace(query, scope=Scope(clause.value.lower()))
+    except ValueError as error:
+        known = ", ".join(Scope)
+        raise clause.unclear(f"found {clause.value!r}, needed one of {known}") from error
+
+
+def _chunk(query: Query, clause: _Clause) -> Query:
+    clause.needs("=")
+    return replace(query, chunk=_gpus(clause, clause.value))
+
+
+def _gpus(clause: _Clause, word: str) -> int:
+    if not (word.isascii() and word.isdigit() and int(word) >= 1):
+        raise clause.unclear(f"found {word!r}, needed a number of GPUs")
+    return int(word)
 
 
 def _vram(query: Query, clause: _Clause) -> Query:
@@ -212,6 +237,11 @@ def _vram(query: Query, clause: _Clause) -> Query:
     if isinstance(found.least, int) and found.least != query.gpu_memory.least:
         found = replace(found, least=found.least * _HELD_BACK // 100)
     return replace(query, gpu_memory=found)
+
+
+def _need(query: Query, clause: _Clause) -> Query:
+    clause.needs("=")
+    return replace(query, gpu_memory_need_mib=_whole_size(clause, clause.value))
 
 
 def _ram(query: Query, clause: _Clause) -> Query:
@@ -279,6 +309,10 @@ def _verified(query: Query, clause: _Clause) -> Query:
     return replace(query, verified=_yes(clause))
 
 
+def _interruptible(query: Query, clause: _Clause) -> Query:
+    return replace(query, interruptible=_yes(clause))
+
+
 def _simulated(query: Query, clause: _Clause) -> Query:
     return replace(query, simulated_allowed=_yes(clause))
 
@@ -286,7 +320,10 @@ def _simulated(query: Query, clause: _Clause) -> Query:
 _READERS: Final[dict[str, Callable[[Query, _Clause], Query]]] = {
     "gpu": _gpu,
     "count": _count,
+    "scope": _scope,
+    "chunk": _chunk,
     "vram": _vram,
+    "need": _need,
     "ram": _ram,
     "disk": _disk,
     "cuda": _cuda,
@@ -297,6 +334,7 @@ _READERS: Final[dict[str, Callable[[Query, _Clause], Query]]] = {
     "price": _price,
     "provider": _provider,
     "verified": _verified,
+    "interruptible": _interruptible,
     "simulated": _simulated,
 }
 

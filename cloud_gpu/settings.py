@@ -37,6 +37,8 @@ class Settings:
     """Name of the set of values below that fills what nothing else sets."""
     market: str = ""
     """URL of the market's API: "http://127.0.0.1:8080"."""
+    other_markets: str = ""
+    """URLs of more markets, spaces between them: a lease is bid for there, too."""
     rpc: str = ""
     """URL of an EVM node of the chain."""
     deployment: str = ""
@@ -180,8 +182,8 @@ def _checked(settings: Settings) -> Settings:
             )
     if settings.max_price:
         settings.price_limit  # noqa: B018  # raises for a bad one before anything is done
-    for name in ("market", "rpc"):
-        url: str = getattr(settings, name)
+    urls = [("market", settings.market), ("rpc", settings.rpc)]
+    for name, url in urls + [("other_markets", each) for each in settings.other_markets.split()]:
         if url and not url.startswith(("http://", "https://")):
             raise SettingsInvalid(
                 f"{name} ({settings.origin(name)}): found {url!r}, needed a URL that begins with"

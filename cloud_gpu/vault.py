@@ -6,7 +6,7 @@ name itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cloud_gpu.protocol.deployment import Deployment
@@ -18,7 +18,7 @@ from cloud_gpu.protocol.errors import (
     RejectReason,
     SettingsInvalid,
 )
-from cloud_gpu.protocol.ports import AccountView, MarketView
+from cloud_gpu.protocol.ports import AccountView, MarketApi, MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from cloud_gpu.protocol.units import TokenAmount
@@ -90,6 +90,24 @@ def require_market(found: MarketView, deployment: Deployment) -> MarketView:
             f" needed {ours[1]} on chain {ours[0]}. Correct `market` or `deployment`."
         )
     return found
+
+
+async def others_that_answer(
+    first: MarketView,
+    others: Sequence[MarketApi],
+    deployment: Deployment,
+    progress: Callable[[str], None],
+) -> list[MarketView]:
+    """What each market besides `first` says of itself. Raises `SettingsInvalid`."""
+    found = {first.matcher: first}
+    for other in others:
+        try:
+            view = require_market(await other.describe(), deployment)
+        except MarketUnavailable as error:
+            progress(f"one market less to bid at: {error}")
+        else:
+            found.setdefault(view.matcher, view)
+    return list(found.values())[1:]
 
 
 def require_receipt(

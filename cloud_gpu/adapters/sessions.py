@@ -67,13 +67,8 @@ class SharedClients:
 
 
 def _key(settings: Settings) -> tuple[str, ...]:
-    return (
-        settings.market,
-        settings.rpc,
-        settings.deployment,
-        settings.keystore,
-        settings.password_file,
-    )
+    names = "market", "other_markets", "rpc", "deployment", "keystore", "password_file"
+    return tuple(str(getattr(settings, name)) for name in names)
 
 
 class Requested:

@@ -113,7 +113,7 @@ class PretendNode:
         """`now` gives Unix milliseconds; `later` calls back after so many seconds."""
         self.peer, self.profile, self.faults = peer, profile, Faults()
         self._wallet, self.key, self._domain = wallet, key, domain
-        self._product, self._price, self._matcher = product, price, matcher
+        self._product, self._price, self.matcher = product, price, matcher
         self._script, self._now, self._transact = script, now, transact
         self._send, self._later = send, later
         self._seq = 0
@@ -140,7 +140,7 @@ class PretendNode:
             min_duration=1,
             max_duration=_FAR_S * 7,
             start_by=at + 600,
-            matcher=self._matcher,
+            matcher=self.matcher,
             max_fee_bps=BasisPoints(1_000),
         )
         binding = NodeBinding(

@@ -18,6 +18,7 @@ import trio
 from cloud_gpu.adapters.chain_feed import ChainFeed
 from cloud_gpu.adapters.lines import BuyerLines
 from cloud_gpu.adapters.sessions import AsyncioSession, BlockingSession, SharedClients
+from cloud_gpu.adapters.several_markets import SeveralMarkets
 from cloud_gpu.client import Client
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.deployment import Deployment
@@ -119,8 +120,25 @@ class World:
         self.feed = ChainFeed(self.chain.port(BUYER.address))
         self._draws = count()
 
-    def client(self) -> Client:
-        """A buyer's client."""
+    def other_market(self, key: LocalKey, nodes: Sequence[PretendNode]) -> PretendMarket:
+        """One more market on this chain, for which these nodes sign their asks from now on."""
+        book = self.chain.chain.book
+        book.register(key.address, 0)
+        self.market.nodes = [node for node in self.market.nodes if node not in nodes]
+        for node in nodes:
+            node.matcher = key.address
+        return PretendMarket(
+            key=key,
+            market_id=book.register_market(key.address, FEE),
+            fee=FEE,
+            chain=self.chain,
+            clock=self.clock,
+            nodes=nodes,
+        )
+
+    def client(self, *others: PretendMarket) -> Client:
+        """A buyer's client; at `others`, too."""
+        market = SeveralMarkets([self.market, *others]) if others else self.market
 
         async def start_lines() -> BuyerLines:
             return BuyerLines(
@@ -128,18 +146,19 @@ class World:
                 wire=self.wire,
                 store=self.store,
                 feed=self.feed,
-                market=self.market,
+                market=market,
                 clock=self.clock,
             )
 
         return Client(
             purse=Purse(account=BUYER.address, signer=BUYER, domain=DEPLOYMENT.domain),
-            market=self.market,
+            market=market,
             chain=self.feed,
             start_lines=start_lines,
             clock=self.clock,
             deployment=DEPLOYMENT,
             draw=lambda: next(self._draws),
+            others=others,
         )
 
     async def run(self) -> None:

@@ -72,6 +72,14 @@ def test_what_a_query_says_holds_with_the_words_beside_it() -> None:
     assert (found.count, found.max_price, found.isolation) == (2, Price(800_000), Isolation.GVISOR)
     assert (found.simulated_allowed, found.verified) == (False, True)
     assert request(gpu_type="A100 price<=9", max_price="1.20").max_price == Price(1_200_000)
+    gang = request(gpu_type="A100 count=8..16 scope=fabric chunk=8 interruptible=yes", count=1)
+    assert (gang.count, gang.min_count, gang.scope, gang.chunk) == (16, 8, Scope.FABRIC, 8)
+    assert gang.interruptible
+    assert request(gpu_type="A100 scope=node", scope="node").scope is Scope.NODE
+    for wanted, beside in (("A100 need=30GB", 0), ("A100", 30_720)):
+        preferences = Preferences(gpu_memory_need_mib=beside)
+        needing = request(gpu_type=wanted, preferences=preferences)
+        assert needing.terms(GpuClass("A100-SXM4-80GB")).gpu_memory_need_mib == 30_720
     terms = request(gpu_type="A100", region="EU").terms(GpuClass("A100-SXM4-80GB"))
     assert terms.regions == ("EU",)
 
@@ -81,6 +89,10 @@ def test_what_a_query_says_holds_with_the_words_beside_it() -> None:
     [
         ({"gpu_type": "A100:2", "count": 4}, "count: found 4, and 2 in the query"),
         ({"gpu_type": "A100 region=US", "region": "EU"}, "region: found EU, and US in the query"),
+        (
+            {"gpu_type": "A100 scope=any", "scope": "node"},
+            "scope: found node, and any in the query",
+        ),
         (
             {"gpu_type": f"A100 provider={address(1)}", "provider": address(2)},
             "provider: found .* in the query",

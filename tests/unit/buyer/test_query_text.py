@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud_gpu.protocol.hardware import Gpu, GpuClass, HardwareProfile, Isolation
+from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.query import Query, Span
@@ -52,6 +53,7 @@ def said(text: str) -> dict[str, Any]:
         ("vram = 24GB..48GB", {"gpu_memory": Span(23_347, 49_152)}),
         ("vram<=24GB and vram>=16GB", {"gpu_memory": Span(15_564, 24_576)}),
         ("vram>=500MB", {"gpu_memory": Span(475)}),
+        ("need=30GB", {"gpu_memory_need_mib": 30_720}),
         ("ram>=64GB, disk>=1TB", {"memory_mib_min": 65_536, "disk_mib_min": 1_048_576}),
         ("cuda>=12.1 cuda<=12.9", {"cuda": Span("12.1", "12.9")}),
         ("driver=535..550.54.15", {"driver": Span("535", "550.54.15")}),
@@ -59,6 +61,10 @@ def said(text: str) -> dict[str, Any]:
         ("network=rdma", {"networks": ("rdma",)}),
         ("ISOLATION >= gVisor", {"isolation": Isolation.GVISOR}),
         ("price<=1.20 count=4", {"max_price": Price(1_200_000), "count": 4}),
+        (
+            "count=8..16 scope=fabric chunk=8 interruptible=yes",
+            {"count": 16, "min_count": 8, "scope": Scope.FABRIC, "chunk": 8, "interruptible": True},
+        ),
         (f"provider={ADA}", {"provider": Address.parse(ADA)}),
         (f"provider != {ADA}", {"excluded_providers": (Address.parse(ADA),)}),
         ("verified=yes simulated=no", {"verified": True, "simulated_allowed": False}),
@@ -85,6 +91,10 @@ def test_a_query_means(text: str, expected: dict[str, Any]) -> None:
         ("A100:2|H100:4", 1, "several counts"),
         ("A100:2 count=4", 14, "count: named twice"),
         ("count=0", 7, "needed a number of GPUs"),
+        ("count=16..8", 7, "needed the fewest first, like 8..16"),
+        ("count=8..", 7, "found '', needed a number of GPUs"),
+        ("scope=rack", 7, "needed one of node, fabric, region, any"),
+        ("chunk>=8", 6, "needed one of ="),
         ("vram>=lots", 7, "needed a size like 40GB"),
         ("vram>40GB", 5, "found '>', needed one of =, in, >=, <="),
         ("vram>=40GB vram>=24GB", 12, "vram >=: named twice"),
