@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -129,6 +130,7 @@ class BidsAudit(LaneAudit[RestingBid]):
         for fill in outcome.fills:
             self.filled |= {fill.bid.id, fill.bid.nonce}
 
+    @abstractmethod
     def outcome_of(
         self,
         facts: RoundFacts,
@@ -139,7 +141,6 @@ class BidsAudit(LaneAudit[RestingBid]):
         given: Conditions,
     ) -> Outcome:
         """What the lane's rule gives."""
-        raise NotImplementedError
 
     def ladders(self, products: set[int]) -> dict[int, list[RestingAsk]]:
         """The asks of some products, cheapest first."""

@@ -5,6 +5,7 @@ What all lanes share, and lane C; `auditing_bids` has lanes A and B.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
@@ -74,7 +75,7 @@ class EntryAudit:
         yield from differing(facts.number, f"{field}.tie", tie, needed)
 
 
-class LaneAudit(Generic[OrderT]):
+class LaneAudit(ABC, Generic[OrderT]):
     """What is known of a lane; the part that all lanes share."""
 
     def __init__(self, entries: EntryAudit) -> None:
@@ -110,14 +111,15 @@ class LaneAudit(Generic[OrderT]):
             yield from self._order(facts, row, rules)
         yield from self._fills(facts)
 
+    @abstractmethod
     def clear_again(self, facts: RoundFacts, rules: MarketRules) -> Iterator[Difference]:
         """Whether the lane's rule gives what was published."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _order(
         self, facts: RoundFacts, row: PlacedBid | PlacedFuture, rules: MarketRules
     ) -> Iterator[Difference]:
-        raise NotImplementedError
+        """Check an order that took part, and keep it in `orders`."""
 
     # What came, what left, and what was matched.
 
