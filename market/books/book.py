@@ -69,7 +69,6 @@ class RestingBid:
     inbox: int
     batch: Instant
     tie: bytes = b""
-    state: BidState = BidState.PENDING
     openings: int = 0
     """How often an opening of it failed."""
     not_before: Instant = 0
@@ -79,6 +78,11 @@ class RestingBid:
     """The round that last said why it does not match."""
     report: BidReport
     """What the API answers now."""
+
+    @property
+    def state(self) -> BidState:
+        """How far it has come."""
+        return self.report.state
 
     @property
     def nonce(self) -> Nonce:
@@ -358,7 +362,6 @@ def _bid_row(bid: RestingBid) -> list[object]:
         bid.inbox,
         bid.batch,
         bid.tie.hex(),
-        bid.state,
         bid.openings,
         bid.not_before,
         bid.is_withdrawn,

@@ -72,23 +72,7 @@ class Answers:
             adverts=adverts,
             explanation=explanation,
         )
-        return self.put(replace(bid, state=state, report=report))
-
-    def requeue(
-        self, bid: RestingBid, why: Rejection, *, failures: int, not_before: Instant
-    ) -> None:
-        """Its opening failed: it waits again, with its age, for a while first."""
-        report = BidReport(bid=bid.id, state=BidState.PENDING, rejection=why)
-        assert next_bid_state(bid.state, BidStep.RELEASE) is BidState.PENDING, bid.state
-        self.put(
-            replace(
-                bid,
-                state=BidState.PENDING,
-                report=report,
-                openings=failures,
-                not_before=not_before,
-            )
-        )
+        return self.put(replace(bid, report=report))
 
     def set_patience(self, settle_ms: int) -> None:
         """How long an opening may stay unanswered from now on, those on their way included."""

@@ -6,6 +6,7 @@ A part is a class over a floor: `Rounds` matches, `Outcomes` follows what the ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from cloud_gpu.protocol.effects import MarketEffect, Transact
 from cloud_gpu.protocol.errors import Rejection
@@ -107,7 +108,6 @@ class Floor:
         self.drop_opening(opening)
         if blame is Blame.ASK:
             self.shelf.refuse(opening.asks[refused], self.at)
-            self.shelf.sync(opening.asks[refused].machine, self.at)
         self.has_news = True
         bid = self.book.bid(opening.bid)
         if bid is None or bid.state is not BidState.MATCHED:
@@ -122,10 +122,10 @@ class Floor:
         elif bid.terms.one_round or bid.bid.payload.start_by < self.at:
             self.answers.move(bid, BidStep.EXPIRE, rejection=why)
             self._end_one_round(bid)
-        else:
-            self.answers.requeue(
-                bid, why, failures=failures, not_before=self._retry_at(blame, failures)
-            )
+        else:  # it waits again, with its age, for a while first
+            not_before = self._retry_at(blame, failures)
+            bid = replace(bid, openings=failures, not_before=not_before)
+            self.answers.move(bid, BidStep.RELEASE, rejection=why)
 
     def _end_one_round(self, bid: RestingBid) -> None:
         """Alternatives that stood back in its round for it have had theirs."""
