@@ -19,6 +19,11 @@ class MachineRow(Value, frozen=True, kw_only=True):
     """Of the bond, base units: what secures batches of results."""
 
     @property
+    def is_leaving(self) -> bool:
+        """Its provider takes the bond back, or has: nothing is promised of it any more."""
+        return self.status in (MachineStatus.NONE, MachineStatus.RETIRING)
+
+    @property
     def free_bond(self) -> TokenAmount:
         """What can secure a new lease."""
         return TokenAmount(max(0, self.bond.value - self.locked))

@@ -51,7 +51,7 @@ class Whereabouts:
         if rejection or (binding.provider, binding.peer) != (ask.provider, body.peer):
             return False
         place = Place(peer=body.peer, addresses=body.addresses)
-        machine = MachineKey(provider=ask.provider, index=ask.index)
+        machine = ask.machine
         self._nodes[machine] = self._providers[ask.provider] = place
         self._nodes.move_to_end(machine)
         while len(self._nodes) > MACHINES_MAX:

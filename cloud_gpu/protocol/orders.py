@@ -14,6 +14,7 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.hardware import GpuClass, HardwareProfile, Isolation
 from cloud_gpu.protocol.identity import KeyRole, NodeBinding, PeerId
+from cloud_gpu.protocol.lease import LeaseKey, MachineKey
 from cloud_gpu.protocol.signing import Signed, Statement, TypedData
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Price, TokenAmount
 from cloud_gpu.protocol.values import (
@@ -99,6 +100,16 @@ class Ask(TypedData, frozen=True, kw_only=True):
     def id(self) -> AskId:
         """Its struct hash."""
         return AskId(self.struct_hash())
+
+    @property
+    def machine(self) -> MachineKey:
+        """What it is for."""
+        return MachineKey(provider=self.provider, index=self.index)
+
+    @property
+    def lease(self) -> LeaseKey:
+        """What it may open."""
+        return LeaseKey(provider=self.provider, index=self.index, seq=self.seq)
 
 
 class Bid(TypedData, frozen=True, kw_only=True):

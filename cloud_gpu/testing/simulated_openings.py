@@ -8,7 +8,7 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole
-from cloud_gpu.protocol.lease import LeaseFlags, LeaseKey, MachineStatus
+from cloud_gpu.protocol.lease import LeaseFlags, MachineStatus
 from cloud_gpu.protocol.orders import Ask, Bid, BidFlags
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.units import GpuSeconds, Price, cost_down, share_down
@@ -62,7 +62,7 @@ def _open(
     reason = _terms(book, call, entry, price, machines)
     if reason is not None:
         return reason
-    key = LeaseKey(provider=ask.provider, index=ask.index, seq=ask.seq)
+    key = ask.lease
     machine = book.machines.get(key.machine)
     if machine is None or machine.status is not MachineStatus.FREE:
         return RejectReason.MACHINE_NOT_FREE

@@ -41,7 +41,7 @@ class RestingAsk:
     @property
     def machine(self) -> MachineKey:
         """What it is for."""
-        return MachineKey(provider=self.ask.payload.provider, index=self.ask.payload.index)
+        return self.ask.payload.machine
 
     @property
     def gpus(self) -> int:
@@ -52,11 +52,6 @@ class RestingAsk:
     def rank(self) -> tuple[int, int, bytes]:
         """Its place among the asks of its product, cheapest first."""
         return self.ask.payload.min_price_per_hour.value, self.batch, self.tie
-
-    @property
-    def newness(self) -> tuple[int, int, int]:
-        """Of two asks for the same lease, the greater one counts: gossip comes in any order."""
-        return self.ask.payload.start_by, self.advert.nonce, self.advert.expiry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +341,14 @@ class Book:
             list(others),
         ]
         return keccak256(to_json(state))
+
+
+def is_newer(advert: SignedAdvert, known: SignedAdvert) -> bool:
+    """Whether it counts in place of another one of its machine: gossip comes in any order."""
+    ask, before = advert.body.ask.payload, known.body.ask.payload
+    return ask.seq > before.seq or (
+        (ask.start_by, advert.nonce, advert.expiry) > (before.start_by, known.nonce, known.expiry)
+    )
 
 
 def _same_offer(before: Ask, after: Ask) -> bool:

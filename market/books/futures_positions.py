@@ -33,7 +33,7 @@ from cloud_gpu.protocol.future_reports import (
     Reminder,
 )
 from cloud_gpu.protocol.futures import FuturesRules, Series
-from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.values import Address, Digest
 from market.rows import MachineRow
 from market.undo import UndoLog
@@ -43,7 +43,6 @@ SeriesKey = tuple[int, int, int]
 
 _KEPT_S: Final = 2 * 24 * 3600
 """After a window's start: by then every market has forgotten the orders for it."""
-_GONE: Final = (MachineStatus.NONE, MachineStatus.RETIRING)
 
 
 class FuturePositions:
@@ -200,7 +199,7 @@ def suggested_machines(
             for key, row in machines.items()
             if key.provider == short
             and row.product == contract.series.product
-            and row.status not in _GONE
+            and not row.is_leaving
             and key.index not in taken
         )
         found[contract.id] = tuple(free[: contract.units])

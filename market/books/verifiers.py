@@ -7,7 +7,6 @@ from __future__ import annotations
 from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
 from cloud_gpu.protocol.hardware import GpuClass
 from cloud_gpu.protocol.identity import NoDelegates
-from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.signing import verify_statement
 from cloud_gpu.protocol.values import Address
 from market.books.ledger import Ledger
@@ -19,13 +18,12 @@ _STEPS = 10
 
 def owners_of(gpu_class: GpuClass, ledger: Ledger) -> int:
     """How many providers have a machine of this class that is not leaving."""
-    leaving = (MachineStatus.NONE, MachineStatus.RETIRING)
     products = {row.id for row in ledger.products.values() if row.gpu_class == gpu_class}
     return len(
         {
             machine.provider
             for machine, row in ledger.machines.items()
-            if row.product in products and row.status not in leaving
+            if row.product in products and not row.is_leaving
         }
     )
 

@@ -12,7 +12,6 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.futures import UNITS_MAX, WINDOWS_S, FutureOrder, Series, margin
 from cloud_gpu.protocol.identity import NoDelegates
-from cloud_gpu.protocol.lease import MachineStatus
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
@@ -235,7 +234,4 @@ def _overlap_s(one: Series, other: Series) -> int:
 
 def bonded_machines(product: int, ledger: Ledger) -> int:
     """Machines of a product whose bond stays."""
-    gone = (MachineStatus.NONE, MachineStatus.RETIRING)
-    return sum(
-        row.product == product and row.status not in gone for row in ledger.machines.values()
-    )
+    return sum(row.product == product and not row.is_leaving for row in ledger.machines.values())

@@ -12,7 +12,6 @@ from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole, NoDelegates
-from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.orders import (
     Advert,
     Ask,
@@ -318,9 +317,9 @@ def _wrong_cap(bid: Bid, slice_gpus: int) -> Rejection | None:
 
 
 def _wrong_machine(ask: Ask, ledger: Ledger) -> Rejection | None:
-    key = MachineKey(provider=ask.provider, index=ask.index)
+    key = ask.machine
     row = ledger.machines.get(key)
-    if row is None or row.status in (MachineStatus.NONE, MachineStatus.RETIRING):
+    if row is None or row.is_leaving:
         return Rejection(
             reason=RejectReason.UNKNOWN_MACHINE,
             field="ask.index",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, UnlistAsk
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.lease import MachineKey, MachineStatus
+from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import Ask, AskId, SignedAdvert
 from cloud_gpu.protocol.units import Instant, instant
-from market.books.book import Book, RestingAsk
+from market.books.book import Book, RestingAsk, is_newer
 from market.books.ledger import Ledger
 from market.doors.intake import check_advert
 from market.rules import MarketRules
@@ -48,11 +48,10 @@ class Shelf:
         that the machine is promised for.
         """
         payload = advert.body.ask.payload
-        known = self._book.ask_of(MachineKey(provider=payload.provider, index=payload.index))
-        newness = payload.start_by, advert.nonce, advert.expiry
+        known = self._book.ask_of(payload.machine)
         if payload.id in self._refused:
             return _duplicate("an ask that LeaseBook refused before")
-        if known is not None and payload.seq <= known.ask.payload.seq and newness <= known.newness:
+        if known is not None and not is_newer(advert, known.advert):
             return _duplicate("an ask no newer than the one in the book")
         verified = check_advert(advert, rules=rules, ledger=self._ledger, at=at)
         if isinstance(verified, Rejection):
@@ -82,8 +81,7 @@ class Shelf:
 
     def _run_into(self, ask: Ask, rules: MarketRules) -> int | None:
         """The start of a window into which the ask's longest lease could run, Unix seconds."""
-        machine = MachineKey(provider=ask.provider, index=ask.index)
-        promised = self._ledger.futures.promised_from(machine)
+        promised = self._ledger.futures.promised_from(ask.machine)
         latest_end = ask.start_by + rules.start_window_s + ask.max_duration
         return promised if promised is not None and latest_end > promised else None
 
@@ -134,7 +132,7 @@ class Shelf:
         row = self._ledger.machines.get(ask.machine)
         return (
             row is None
-            or row.status in (MachineStatus.NONE, MachineStatus.RETIRING)
+            or row.is_leaving
             or ask.ask.payload.seq < row.next_seq
             or ask.ask.payload.start_by <= at
         )

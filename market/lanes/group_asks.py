@@ -13,7 +13,7 @@ from cloud_gpu.protocol.orders import Ask, AskId, SignedAdvert
 from cloud_gpu.protocol.settlement import bond_needed
 from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.values import Address
-from market.books.book import Book
+from market.books.book import Book, is_newer
 from market.books.ledger import Ledger
 from market.doors.group_door import check_group_ask
 from market.rules import MarketRules
@@ -30,17 +30,12 @@ class GroupAsk:
     @property
     def machine(self) -> MachineKey:
         """What it is for."""
-        return MachineKey(provider=self.ask.payload.provider, index=self.ask.payload.index)
+        return self.ask.payload.machine
 
     @property
     def rank(self) -> tuple[int, AskId]:
         """Cheapest first: who asks less is served first, though all are paid the same."""
         return self.ask.payload.min_price_per_hour.value, self.id
-
-    @property
-    def newness(self) -> tuple[int, int, int]:
-        """Of two asks for the same lease, the greater one counts: gossip comes in any order."""
-        return self.ask.payload.start_by, self.advert.nonce, self.advert.expiry
 
 
 class GroupAsks:
@@ -57,11 +52,8 @@ class GroupAsks:
         DUPLICATE.
         """
         payload = advert.body.ask.payload
-        known = self._asks.get(MachineKey(provider=payload.provider, index=payload.index))
-        newness = payload.start_by, advert.nonce, advert.expiry
-        is_old = known is not None and (
-            payload.seq <= known.ask.payload.seq and newness <= known.newness
-        )
+        known = self._asks.get(payload.machine)
+        is_old = known is not None and not is_newer(advert, known.advert)
         if is_old or payload.id in self._refused:
             found = "an ask no newer than the one at rest, or refused by GroupBuy before"
             return Rejection(
@@ -117,7 +109,7 @@ class GroupAsks:
 def _fits(ask: Ask, offer: CampaignOffer, ledger: Ledger, at: int) -> bool:
     """As `LeaseBook.openPledged` decides, but for buyer and signature."""
     campaign = offer.campaign
-    row = ledger.machines.get(MachineKey(provider=ask.provider, index=ask.index))
+    row = ledger.machines.get(ask.machine)
     product = ledger.products.get(campaign.product)
     return (
         row is not None

@@ -18,7 +18,6 @@ from cloud_gpu.protocol.future_events import FutureEvent
 from cloud_gpu.protocol.group_events import GroupEvent, PledgeLocked
 from cloud_gpu.protocol.group_reports import GroupLease, PledgeState
 from cloud_gpu.protocol.lease import LeaseKey, MachineKey
-from cloud_gpu.protocol.orders import SignedAdvert
 from market.lanes.floor import Floor
 from market.lanes.group_lane import GroupLane
 from market.lanes.group_pledging import Pledging
@@ -81,7 +80,7 @@ class GroupOutcomes:
             return  # some bid's lease, not a campaign's
         key = event.terms.key
         ask = self._book.asks.of(key.machine)
-        advert = ask.advert if ask is not None and _key_of(ask.advert) == key else None
+        advert = ask.advert if ask is not None and ask.ask.payload.lease == key else None
         self._supply_changed(key)
         lease = GroupLease(lease=key, buyer=event.terms.buyer, advert=advert)
         self._floor.ledger.groups.opened(event.bid, lease)
@@ -106,11 +105,6 @@ class GroupOutcomes:
                 if each.report.state is PledgeState.LOCKED and each.report.place not in places:
                     self._pledges.move(each, PledgeState.WAITING)
         self._lane.look_at_all()
-
-
-def _key_of(advert: SignedAdvert) -> LeaseKey:
-    ask = advert.body.ask.payload
-    return LeaseKey(provider=ask.provider, index=ask.index, seq=ask.seq)
 
 
 def _not_locked(error: str) -> Rejection:

@@ -14,6 +14,7 @@ from typing import Final
 
 from cloud_gpu.protocol.calls import MatchedOrders, OpenBatch, OpenGang, OpeningCall
 from cloud_gpu.protocol.errors import Rejection, RejectReason
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import BidId, SignedAdvert
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
@@ -101,6 +102,11 @@ class Opening:
     def adverts(self) -> tuple[SignedAdvert, ...]:
         """Where its machines' nodes are."""
         return tuple(ask.advert for ask in self.asks)
+
+    @property
+    def leases(self) -> tuple[LeaseKey, ...]:
+        """What it opens."""
+        return tuple(ask.ask.payload.lease for ask in self.asks)
 
     def settled(self) -> Opening:
         """After LeaseOpened."""

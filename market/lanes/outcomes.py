@@ -94,14 +94,14 @@ class Outcomes:
             return
         floor.ledger.void(*bid.nonce)
         opening = floor.openings.of(bid.id)
-        if opening is not None and event.terms.key in map(_key_of, opening.asks):
+        if opening is not None and event.terms.key in opening.leases:
             floor.book.release(event.terms.key.machine, bid.id)
             floor.openings.put(opening.settled())
             floor.answers.move(
                 bid,
                 BidStep.OPEN,
                 price=opening.price,
-                leases=tuple(map(_key_of, opening.asks)),  # one transaction made them all
+                leases=opening.leases,  # one transaction made them all
                 adverts=opening.adverts,
             )
         else:  # the buyer opened it with another ask: ours can no longer open
@@ -207,17 +207,12 @@ def _contract_before(event: ChainEvent, floor: Floor) -> FutureContract | None:
     return floor.ledger.futures.contracts.get(event.contract)
 
 
-def _key_of(ask: RestingAsk) -> LeaseKey:
-    payload = ask.ask.payload
-    return LeaseKey(provider=payload.provider, index=payload.index, seq=payload.seq)
-
-
 def _ask_behind(event: ChainEvent, floor: Floor) -> RestingAsk | None:
     """The ask from which a lease opened, before the opening makes it a dead one."""
     if not isinstance(event, LeaseOpened):
         return None
     ask = floor.book.ask_of(event.terms.key.machine)
-    return ask if ask is not None and _key_of(ask) == event.terms.key else None
+    return ask if ask is not None and ask.ask.payload.lease == event.terms.key else None
 
 
 def _lease_of(event: ChainEvent) -> LeaseKey | None:

@@ -18,6 +18,7 @@ from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.signing import document_of, recover
 from cloud_gpu.protocol.values import Address
+from market.books.book import is_newer
 from market.doors.intake import check_advert
 from market.lanes.floor import Floor
 from market.rules import MatchmakerEvent
@@ -38,7 +39,7 @@ class PromisedNodes:
 
     def examine(self, advert: SignedAdvert, at: int) -> Rejection | None:
         """Why hearing it would change nothing; `at` in Unix seconds. Rejects as `check_advert`."""
-        machine, rules = _machine_of(advert), self._floor.rules
+        machine, rules = advert.body.ask.payload.machine, self._floor.rules
         assert rules.futures_domain is not None, "the advert is for Futures"
         if machine not in self._promised():
             return Rejection(
@@ -48,7 +49,7 @@ class PromisedNodes:
                 needed="a machine that a live contract of futures names",
             )
         known = self._adverts.get(machine)
-        if known is not None and (_newness(advert) <= _newness(known) or _is_same(advert, known)):
+        if known is not None and (not is_newer(advert, known) or _is_same(advert, known)):
             found = "an advert no newer than the one at hand, or of the same node in the same place"
             needed = "news of where the node is"
             return Rejection(reason=RejectReason.DUPLICATE, field="ask", found=found, needed=needed)
@@ -59,7 +60,7 @@ class PromisedNodes:
     def hear(self, advert: SignedAdvert) -> None:
         """An advert for Futures was heard."""
         if self.examine(advert, self._floor.at) is None:
-            machine = _machine_of(advert)
+            machine = advert.body.ask.payload.machine
             self._adverts[machine], self._signers[machine] = advert, self._signer_of(advert)
             self._floor.out.append(ReportNode(machine=machine, advert=advert))
 
@@ -101,15 +102,6 @@ class PromisedNodes:
             for contract in self._floor.ledger.futures.contracts.values()
             for index in contract.machines
         }
-
-
-def _machine_of(advert: SignedAdvert) -> MachineKey:
-    ask = advert.body.ask.payload
-    return MachineKey(provider=ask.provider, index=ask.index)
-
-
-def _newness(advert: SignedAdvert) -> tuple[int, int, int]:
-    return advert.body.ask.payload.start_by, advert.nonce, advert.expiry
 
 
 def _is_same(one: SignedAdvert, other: SignedAdvert) -> bool:
