@@ -99,7 +99,12 @@ class AccountCondition(_Row, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Its place in the list."""
-        return f"account {self.account}"
+        return self.key_of(self.account)
+
+    @staticmethod
+    def key_of(account: Address) -> str:
+        """Where an account's row stands."""
+        return f"account {account}"
 
 
 class MachineCondition(_Row, frozen=True, kw_only=True):
@@ -114,7 +119,12 @@ class MachineCondition(_Row, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Its place in the list."""
-        return f"machine {self.machine}"
+        return self.key_of(self.machine)
+
+    @staticmethod
+    def key_of(machine: MachineKey) -> str:
+        """Where a machine's row stands."""
+        return f"machine {machine}"
 
 
 class ProductCondition(_Row, frozen=True, kw_only=True):
@@ -127,7 +137,12 @@ class ProductCondition(_Row, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Its place in the list."""
-        return f"product {self.product.id}"
+        return self.key_of(self.product.id)
+
+    @staticmethod
+    def key_of(product: int) -> str:
+        """Where a product's row stands."""
+        return f"product {product}"
 
 
 class SeriesCondition(_Row, frozen=True, kw_only=True):

@@ -6,7 +6,16 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from cloud_gpu.protocol.errors import Rejection
-from cloud_gpu.protocol.rounds import PlacedAsk, PlacedBid, PlacedFuture, RoundFacts, Taken
+from cloud_gpu.protocol.rounds import (
+    AccountCondition,
+    MachineCondition,
+    PlacedAsk,
+    PlacedBid,
+    PlacedFuture,
+    ProductCondition,
+    RoundFacts,
+    Taken,
+)
 from cloud_gpu.protocol.ties import subject_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
@@ -100,7 +109,7 @@ class Showing:
         bid = self._bid(order)
         if bid is None:
             raise ProofFails(f"bid {order} did not take part")
-        self._key("conditions", f"account {bid.nonce[0]}")
+        self._key("conditions", AccountCondition.key_of(bid.nonce[0]))
         takers = {each.ask: each.bid for each in self._fills()}
         own = [ask for ask, taker in takers.items() if taker == order]
         assert self._rules is not None, "claims about service need rules"
@@ -131,8 +140,7 @@ class Showing:
 
     def _machine(self, fill: Taken) -> object:
         row = self._lists.asks.rows.get(str(fill.ask))
-        ask = row.advert.body.ask.payload if row is not None else None
-        return (ask.provider, ask.index) if ask is not None else fill.ask
+        return row.advert.body.ask.payload.machine if row is not None else fill.ask
 
     def _nonce(self, fill: Taken) -> object:
         row = self._lists.orders.rows.get(str(fill.bid))
@@ -159,8 +167,8 @@ class Showing:
         row = self._lists.asks.rows.get(ask)
         if row is not None:
             payload = row.advert.body.ask.payload
-            self._key("conditions", f"machine {payload.provider}/{payload.index}")
-            self._key("conditions", f"product {payload.product}")
+            self._key("conditions", MachineCondition.key_of(payload.machine))
+            self._key("conditions", ProductCondition.key_of(payload.product))
 
     # Lists.
 

@@ -121,10 +121,7 @@ def _placed_ask(ask: RestingAsk, said: PlacedAsk | None) -> PlacedAsk:
 def _kept(
     asks: Iterable[PlacedAsk], wanted: Mapping[int, object], before: RoundLists
 ) -> list[Condition]:
-    machines = {
-        f"machine {each.provider}/{each.index}"
-        for each in (a.advert.body.ask.payload for a in asks)
-    }
+    machines = {MachineCondition.key_of(each.advert.body.ask.payload.machine) for each in asks}
     return [
         row
         for key, row in before.conditions.rows.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_gpu.protocol.chain_events import ChainReorganised, DelegationChanged
+from cloud_gpu.protocol.chain_events import AsksCancelled, ChainReorganised, DelegationChanged
 from cloud_gpu.protocol.effects import ListAsk, MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.future_events import (
@@ -70,6 +70,15 @@ def test_only_another_place_is_news() -> None:
     moved = said(later_s=60, addresses=("/ip4/127.0.0.1/tcp/9/p2p/peer-ada",))
     assert shown(desk.hear(moved)) == [ReportNode(machine=machine("ada"), advert=moved)]
     assert shown(desk.hear(said())) == []
+
+
+def test_the_ask_of_a_later_lease_is_newer_however_soon_it_ends() -> None:
+    desk = traded()
+    desk.mine(NAMED)
+    desk.hear(said(later_s=600))
+    desk.mine(AsksCancelled(machine=machine("ada"), seq=2))
+    moved = said(seq=2, addresses=("/ip4/127.0.0.1/tcp/9/p2p/peer-ada",))
+    assert shown(desk.hear(moved)) == [ReportNode(machine=machine("ada"), advert=moved)]
 
 
 def test_it_is_forgotten_with_the_last_contract() -> None:
