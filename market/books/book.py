@@ -1,8 +1,6 @@
 """The book: which machine is offered, who wants one, what is held while an opening is on its way.
 
 Asks rest per product in (price, entry batch, tie key) order; bids in (price down, batch, tie key).
-An entry batch is one round's interval. Inside it a hash decides whose seed covers all its orders:
-the hour of arrival buys nothing. Whoever sends last could still search for a lucky order.
 """
 
 from __future__ import annotations
@@ -17,9 +15,10 @@ from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Ask, AskId, Bid, BidId, SignedAdvert, Terms
 from cloud_gpu.protocol.signing import Verified
-from cloud_gpu.protocol.ties import EntryBatch, batch_of, subject_of, tie_of
+from cloud_gpu.protocol.ties import subject_of, tie_of
 from cloud_gpu.protocol.units import Instant
-from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest, keccak256
+from cloud_gpu.protocol.values import Address, Digest, keccak256
+from market.books.entry_batches import EntryBatches
 from market.books.ledger import Ledger
 
 Nonce = tuple[Address, int]
@@ -102,63 +101,42 @@ class Book:
         self._waiting: set[BidId] = set()
         self._sealed: set[BidId] = set()
         self._live: dict[Address, set[BidId]] = {}
-        self._open_batch: Instant = 0
-        self._drawn: Instant = -1
-        """The newest batch whose tie keys were drawn."""
+        self.batches = EntryBatches()
         self._entering_asks: set[MachineKey] = set()
         self._entering_bids: set[BidId] = set()
-        self._seed = ZERO_DIGEST
-        self.ended: list[EntryBatch] = []
-        """Batches that ended and were not published yet."""
 
     # Entry batches.
 
     def batch_for(self, interval: Instant) -> Instant:
         """The batch that an order enters now, whose round's interval began then.
 
-        A later interval ends the batch before. No number is used twice, also where an interval
-        began earlier than the one before: then the rounds became longer.
+        A later interval ends the batch before.
         """
-        if interval > self._open_batch:
+        if self.batches.is_over(interval):
             self.end_batch()
-            return interval
-        return self._open_batch + (self._open_batch == self._drawn)
-
-    @property
-    def seed(self) -> Digest:
-        """The newest; it covers every order of all batches that ended."""
-        return self._seed
+        return self.batches.number_for(interval)
 
     def end_batch(self) -> None:
-        """The round in which orders entered is over: draw their tie keys.
-
-        The seed covers every order of the batch and all before it; the order in which they came
-        within the batch changes nothing.
-        """
+        """The round in which orders entered is over: draw their tie keys."""
         asks = [self._asks[machine] for machine in sorted(self._entering_asks)]
         bids = [self._bids[bid] for bid in sorted(self._entering_bids)]
         entered = [subject_of(ask.ask.payload) for ask in asks]
         entered += [subject_of(bid.bid.payload) for bid in bids]
         if not entered:
             return
-        ended = batch_of(self._open_batch, self._seed, entered)
-        self.ended.append(ended)
-        self._seed, self._drawn = ended.seed, ended.batch
+        seed = self.batches.draw(entered)
         for ask in asks:
-            tied = replace(ask, tie=tie_of(self._seed, subject_of(ask.ask.payload)).raw)
+            tied = replace(ask, tie=tie_of(seed, subject_of(ask.ask.payload)).raw)
             self._asks[ask.machine] = tied
             self._climb(tied)
         for bid in bids:
-            tie = tie_of(self._seed, subject_of(bid.bid.payload)).raw
+            tie = tie_of(seed, subject_of(bid.bid.payload)).raw
             self._bids[bid.id] = replace(bid, tie=tie)
         self._entering_asks.clear()
         self._entering_bids.clear()
 
     def _enter(self, batch: Instant) -> None:
-        if batch != self._open_batch:
-            left = len(self._entering_asks) + len(self._entering_bids)
-            assert not left, f"{left} orders of batch {self._open_batch} have no tie key yet"
-            self._open_batch = batch
+        self.batches.enter(batch, len(self._entering_asks) + len(self._entering_bids))
 
     # Asks.
 
@@ -331,13 +309,7 @@ class Book:
             [[ask.id, ask.batch, ask.tie.hex(), ask.advert.expiry] for ask in self.asks()],
             [_bid_row(bid) for bid in self.bids()],
             sorted([str(machine), bid] for machine, bid in self._held.items()),
-            [
-                self._open_batch,
-                self._drawn,
-                sorted(self._entering_asks),
-                sorted(self._entering_bids),
-            ],
-            self._seed,
+            [*self.batches.rows(), sorted(self._entering_asks), sorted(self._entering_bids)],
             list(others),
         ]
         return keccak256(to_json(state))

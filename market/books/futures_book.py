@@ -11,9 +11,10 @@ from cloud_gpu.protocol.future_reports import FutureReport, Level
 from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Verified
-from cloud_gpu.protocol.ties import EntryBatch, batch_of, tie_of
+from cloud_gpu.protocol.ties import tie_of
 from cloud_gpu.protocol.units import Instant, Price, TokenAmount
-from cloud_gpu.protocol.values import ZERO_DIGEST, Address, Digest
+from cloud_gpu.protocol.values import Address, Digest
+from market.books.entry_batches import EntryBatches
 
 LIVE = (BidState.PENDING, BidState.MATCHED)
 
@@ -101,11 +102,7 @@ class FuturesBook:
         self._openings: dict[tuple[Digest, Digest, Instant], FutureOpening] = {}
         self._of: dict[Digest, set[tuple[Digest, Digest, Instant]]] = {}
         self._entering: set[Digest] = set()
-        self._batch: Instant = 0
-        self._drawn: Instant = -1
-        self._seed = ZERO_DIGEST
-        self.ended: list[EntryBatch] = []
-        """Batches that ended and were not published yet."""
+        self.batches = EntryBatches()
 
     # Orders.
 
@@ -139,8 +136,7 @@ class FuturesBook:
     def put(self, order: RestingFuture) -> None:
         """A new order, which joins the batch that is open, or one that changed."""
         if order.id not in self._orders:
-            assert order.batch == self._batch or not self._entering, "a batch ends before the next"
-            self._batch = order.batch
+            self.batches.enter(order.batch, len(self._entering))
             self._entering.add(order.id)
         self._orders[order.id] = order
         live = self._live.setdefault(order.nonce[0], set())
@@ -161,21 +157,18 @@ class FuturesBook:
             self._live.pop(order.nonce[0], None)
 
     def batch_for(self, interval: Instant) -> Instant:
-        """The batch that an order enters now, as `Book` has it."""
-        if interval > self._batch:
+        """The batch that an order enters now; a later interval ends the one before."""
+        if self.batches.is_over(interval):
             self.end_batch()
-            return interval
-        return self._batch + (self._batch == self._drawn)
+        return self.batches.number_for(interval)
 
     def end_batch(self) -> None:
-        """The batch in which orders entered is over: draw their tie keys, as `Book` does."""
+        """The batch in which orders entered is over: draw their tie keys."""
         if not self._entering:
             return
-        ended = batch_of(self._batch, self._seed, self._entering)
-        self.ended.append(ended)
-        self._seed, self._drawn = ended.seed, ended.batch
+        seed = self.batches.draw(self._entering)
         for key in self._entering:
-            self._orders[key] = replace(self._orders[key], tie=tie_of(self._seed, key).raw)
+            self._orders[key] = replace(self._orders[key], tie=tie_of(seed, key).raw)
         self._entering.clear()
 
     # Openings, each under both its orders.
@@ -252,7 +245,7 @@ class FuturesBook:
         openings: list[object] = [
             [*o.key, o.price, o.units, o.posted_at, o.contract] for o in self.openings()
         ]
-        return [orders, openings, [self._batch, self._drawn, self._seed, sorted(self._entering)]]
+        return [orders, openings, [*self.batches.rows(), sorted(self._entering)]]
 
 
 def levels_of(orders: list[RestingFuture], *, is_buy: bool) -> tuple[Level, ...]:

@@ -105,7 +105,7 @@ class BlockAuctions:
         }
         given = self._rounds.conditions(bids, asks)
         cash = floor.free_cash({bid.nonce[0] for bid in bids})
-        seed = seed_of(floor.book.seed, window, bids, asks)
+        seed = seed_of(floor.book.batches.seed, window, bids, asks)
         clearing = clear_block(bids, asks, cash, given, block_s=floor.rules.block_s, seed=seed)
         self._post(clearing, window)
         self._explain(clearing, window, asks, given)

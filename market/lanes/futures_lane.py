@@ -273,7 +273,7 @@ class FuturesLane:
             cleared.append(SeriesRound(series, able, reference, clearing, short))
         self.listing.tell_depth()
         rows = rows_of(cleared, cash, floor.free_cash(traders), floor)
-        self._publisher.publish(floor, Lane.FUTURES, rows, self._book.ended)
+        self._publisher.publish(floor, Lane.FUTURES, rows, self._book.batches.ended)
 
     def _able(self, orders: Sequence[RestingFuture]) -> list[RestingFuture]:
         soonest = self._floor.at + self._floor.rules.inclusion_s

@@ -86,7 +86,7 @@ class Rounds:
             floor,
             lane,
             rows_of(bids, asks, cash, given, outcome, floor.book, told, busy),
-            floor.book.ended,
+            floor.book.batches.ended,
             owners_min=given.owners_min,
             verifiers_alive=given.verifiers_alive,
         )
