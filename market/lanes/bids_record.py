@@ -37,6 +37,22 @@ class Outcome:
     unmatched: Sequence[Unmatched]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidsRound:
+    """A clearing: what it was given, and what it gave."""
+
+    bids: Sequence[RestingBid]
+    """That took part."""
+    asks: Mapping[int, Sequence[RestingAsk]]
+    """That were free, by product."""
+    cash: Mapping[Address, int]
+    """Free before it, base units."""
+    given: Conditions
+    outcome: Outcome
+    busy: Set[Nonce]
+    """Of what is on its way to the chain."""
+
+
 def on_demand(clearing: Clearing) -> Outcome:
     """Of a round of lane A: each provider is paid his ask."""
     return Outcome(
@@ -59,17 +75,8 @@ def auctioned(clearing: BlockClearing) -> Outcome:
     )
 
 
-def rows_of(
-    bids: Sequence[RestingBid],
-    asks: Mapping[int, Sequence[RestingAsk]],
-    cash: Mapping[Address, int],
-    given: Conditions,
-    outcome: Outcome,
-    book: Book,
-    before: RoundLists,
-    busy: Set[Nonce],
-) -> RoundRows:
-    """The rows; `bids` are those that took part, `busy` nonces of what is on its way.
+def rows_of(cleared: BidsRound, book: Book, before: RoundLists) -> RoundRows:
+    """The rows; `before` is what was published of the lane last.
 
     Of products that nobody wants, what was published before stays: nobody is matched by it, and it
     need not be said again when somebody wants them.
@@ -81,8 +88,9 @@ def rows_of(
             return FORGOTTEN
         if bid.state is not BidState.PENDING:
             return bid.state.value
-        return ALTERNATIVE if bid.nonce in busy else WAITING
+        return ALTERNATIVE if bid.nonce in cleared.busy else WAITING
 
+    bids, asks, outcome = cleared.bids, cleared.asks, cleared.outcome
     ladders = [ask for ladder in asks.values() for ask in ladder]
     said, offered = before.orders.rows, before.asks.rows
     kept = {
@@ -96,9 +104,9 @@ def rows_of(
             row.key: row
             for row in (
                 *_kept(kept.values(), asks, before),
-                *accounts_of({bid.nonce[0] for bid in bids}, cash, outcome.fills),
-                *_machines(ladders, given),
-                *_products(asks, given),
+                *accounts_of({bid.nonce[0] for bid in bids}, cleared.cash, outcome.fills),
+                *_machines(ladders, cleared.given),
+                *_products(asks, cleared.given),
             )
         },
         fills=outcome.taken,

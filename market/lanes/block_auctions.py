@@ -35,7 +35,7 @@ from market.clearing.block import (
 from market.clearing.explaining import explain, short_of_cash
 from market.clearing.fitting import Conditions
 from market.clearing.on_demand import Fill
-from market.lanes.bids_record import auctioned
+from market.lanes.bids_record import BidsRound, auctioned
 from market.lanes.floor import Floor
 from market.lanes.leasing import openings_for
 from market.lanes.rounds import EXPLAINED_BIDS_MAX, Rounds, compared
@@ -110,7 +110,17 @@ class BlockAuctions:
         self._post(clearing, window)
         self._explain(clearing, window, asks, given)
         self._tell(clearing, window, seed, asks)
-        self._rounds.publish(Lane.BLOCK, bids, asks, cash, given, auctioned(clearing), busy)
+        self._rounds.publish(
+            Lane.BLOCK,
+            BidsRound(
+                bids=bids,
+                asks=asks,
+                cash=cash,
+                given=given,
+                outcome=auctioned(clearing),
+                busy=busy,
+            ),
+        )
 
     def _post(self, clearing: BlockClearing, window: int) -> None:
         floor = self._floor

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant
-from cloud_gpu.protocol.values import Address
 from market.books.book import Nonce, RestingAsk, RestingBid
 from market.books.verifiers import owners_of
 from market.clearing.explaining import explain, explain_match
 from market.clearing.fitting import Conditions
 from market.clearing.on_demand import Clearing, clear
-from market.lanes.bids_record import Outcome, on_demand, rows_of
+from market.lanes.bids_record import BidsRound, on_demand, rows_of
 from market.lanes.floor import Floor
 from market.lanes.leasing import openings_for
 from market.lanes.publishing import Publisher
@@ -67,28 +66,28 @@ class Rounds:
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
         self._end_one_round(clearing)
-        part = [bid for bid in bids if bid.nonce not in busy]
-        self.publish(Lane.ON_DEMAND, part, asks, cash, given, on_demand(clearing), busy)
+        self.publish(
+            Lane.ON_DEMAND,
+            BidsRound(
+                bids=[bid for bid in bids if bid.nonce not in busy],
+                asks=asks,
+                cash=cash,
+                given=given,
+                outcome=on_demand(clearing),
+                busy=busy,
+            ),
+        )
 
-    def publish(
-        self,
-        lane: Lane,
-        bids: Sequence[RestingBid],
-        asks: Mapping[int, Sequence[RestingAsk]],
-        cash: Mapping[Address, int],
-        given: Conditions,
-        outcome: Outcome,
-        busy: frozenset[Nonce],
-    ) -> None:
-        """Tell what a clearing of lane A or B was given and gave; `bids` are those in it."""
+    def publish(self, lane: Lane, cleared: BidsRound) -> None:
+        """Tell what a clearing of lane A or B was given and gave."""
         floor, told = self._floor, self._publisher.lists(lane)
         self._publisher.publish(
             floor,
             lane,
-            rows_of(bids, asks, cash, given, outcome, floor.book, told, busy),
+            rows_of(cleared, floor.book, told),
             floor.book.batches.ended,
-            owners_min=given.owners_min,
-            verifiers_alive=given.verifiers_alive,
+            owners_min=cleared.given.owners_min,
+            verifiers_alive=cleared.given.verifiers_alive,
         )
 
     def conditions(
