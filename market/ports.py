@@ -37,7 +37,7 @@ from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.standing import Standing
 
-Taken: TypeAlias = (
+InboxEvent: TypeAlias = (
     BidSubmitted | BidWithdrawn | FutureSubmitted | CampaignSubmitted | PledgeSubmitted
 )
 """What comes out of the inbox."""
@@ -111,7 +111,7 @@ class Inbox(Protocol):
     def pledge_kept(self, pledge: Digest) -> Kept | None:
         """The place of a pledge that was kept."""
 
-    def after(self, position: int, count_max: int) -> Sequence[Taken]:
+    def after(self, position: int, count_max: int) -> Sequence[InboxEvent]:
         """What lies behind a position, in order."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from market.ports import Inbox, Taken
+from market.ports import Inbox, InboxEvent
 
 _AT_ONCE = 200
 _LOOK_S, _LOOK_S_MAX = 0.02, 0.25
@@ -16,7 +16,7 @@ _LOOK_S, _LOOK_S_MAX = 0.02, 0.25
 class Sequencer:
     """The only reader of the inbox."""
 
-    def __init__(self, inbox: Inbox, post: Callable[[Taken], None], after: int) -> None:
+    def __init__(self, inbox: Inbox, post: Callable[[InboxEvent], None], after: int) -> None:
         """`after` is the last position that the matchmaker's journal holds."""
         self._inbox, self._post, self.position = inbox, post, after
         self._arrived = trio.Event()

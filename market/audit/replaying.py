@@ -34,7 +34,7 @@ from market.audit.replaying_told import (
     RoundsTold,
     StoredRounds,
     Subject,
-    differing,
+    first_differing,
     subject_of,
 )
 from market.matchmaker import Matchmaker
@@ -178,7 +178,7 @@ def _first_difference(entries: Entries, told: Mapping[Subject, bytes]) -> Storag
     where = f"round {number}, {' '.join(subject)}"
     if subject not in last:
         return StorageFailed(f"{where}: the market told of it, the journal does not")
-    field, found, wanted = differing(told[subject], needed)
+    field, found, wanted = first_differing(told[subject], needed)
     return StorageFailed(f"{where}, {field}: the market told {found}, the journal says {wanted}")
 
 

@@ -100,7 +100,7 @@ class RoundsTold:
             ("body", found.body, effect.body),
         ):
             if here != there:
-                field, was, wanted = differing(to_json(here), to_json(there))
+                field, was, wanted = first_differing(to_json(here), to_json(there))
                 raise _differs(facts.number, f"{name}.{field}", was, wanted)
         for name, was_, wanted_ in (
             ("header.before", found.header.body.before, header.before),
@@ -155,7 +155,7 @@ class ReportsTold:
         self._is_sealed = True
 
 
-def differing(found: bytes, needed: bytes) -> tuple[str, str, str]:
+def first_differing(found: bytes, needed: bytes) -> tuple[str, str, str]:
     """The first field that differs between two values as JSON, and both its values."""
     wanted = json.loads(needed)
     try:

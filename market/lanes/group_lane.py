@@ -22,7 +22,7 @@ from market.lanes.answers import FORGET_S
 from market.lanes.floor import Floor
 from market.lanes.group_asks import GroupAsk, served
 from market.lanes.group_book import OVER, Closing, KeptCampaign
-from market.lanes.group_notices import Standing, near_at
+from market.lanes.group_notices import CampaignStanding, near_at
 from market.lanes.group_pledging import Pledging
 from market.lanes.leasing import retry_after
 from market.timers import Timers
@@ -300,7 +300,7 @@ class GroupLane:
 
     def _give_notice(self, campaign: KeptCampaign) -> None:
         floor = self._floor
-        standing = Standing(
+        standing = CampaignStanding(
             id=campaign.id,
             campaign=campaign.offer.campaign,
             listed_at=campaign.listed_at,

@@ -40,7 +40,7 @@ def near_at(campaign: Campaign, listed_at: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CampaignStanding:
     """What notices are made of: a campaign, and how it stands."""
 
     id: Digest
@@ -75,7 +75,7 @@ class Notices:
         self._told: dict[Digest, dict[Told, tuple[CampaignNotice, ...]]] = {}
         self._kept: dict[Digest, list[CampaignNotice]] = {}
 
-    def tell(self, standing: Standing) -> list[CampaignNotice]:
+    def tell(self, standing: CampaignStanding) -> list[CampaignNotice]:
         """What goes out now."""
         told = self._told.setdefault(standing.id, {})
         due = {(each.kind, each.about): each for each in _due(standing)}
@@ -107,7 +107,7 @@ class Notices:
         ]
         return [self._count, told]
 
-    def _made(self, standing: Standing, due: _Due, account: Address) -> CampaignNotice:
+    def _made(self, standing: CampaignStanding, due: _Due, account: Address) -> CampaignNotice:
         failed = due.kind is NoticeKind.FAILED
         return CampaignNotice(
             number=self._next(),
@@ -122,7 +122,7 @@ class Notices:
             place=due.place,
         )
 
-    def _undone(self, standing: Standing, before: CampaignNotice) -> CampaignNotice:
+    def _undone(self, standing: CampaignStanding, before: CampaignNotice) -> CampaignNotice:
         return CampaignNotice(
             number=self._next(),
             at=standing.at,
@@ -141,7 +141,7 @@ class Notices:
         return self._count
 
 
-def _due(standing: Standing) -> Iterator[_Due]:
+def _due(standing: CampaignStanding) -> Iterator[_Due]:
     """All that should have been told by now, in the order in which it happened."""
     row, state, goal = standing.row, standing.state, standing.campaign.goal
     people = standing.people

@@ -24,7 +24,7 @@ from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
-from market.ports import Kept, SoundBid, Taken
+from market.ports import InboxEvent, Kept, SoundBid
 from market.store.database import Database, table_of
 from market.store.tables import InboxRow
 from market.store.turns import Turn, in_postgres, in_sqlite
@@ -113,7 +113,7 @@ class SqlInbox:
             body: bytes | None = connection.scalar(wanted)
         return body
 
-    def after(self, position: int, count_max: int) -> Sequence[Taken]:
+    def after(self, position: int, count_max: int) -> Sequence[InboxEvent]:
         """See `Inbox`."""
         wanted = (
             select(self._table.c.position, self._table.c.key, self._table.c.body)
@@ -136,7 +136,7 @@ class SqlInbox:
         }
 
 
-def _event(position: int, key: str, body: bytes) -> Taken:
+def _event(position: int, key: str, body: bytes) -> InboxEvent:
     if key.startswith(_FUTURE):
         return FutureSubmitted(order=from_json(body, Signed[FutureOrder]), inbox=position)
     if key.startswith(_CAMPAIGN):
