@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -16,7 +16,7 @@ from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
 from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import Address
-from market.books.book import Book
+from market.books.book import Nonce
 from market.books.futures_book import FuturesBook, RestingFuture
 from market.books.ledger import Ledger
 from market.rules import MarketRules
@@ -123,14 +123,16 @@ def beside_others(
     *,
     rules: MarketRules,
     ledger: Ledger,
-    bids: Book,
     book: FuturesBook,
+    in_use: Set[Nonce],
     free_cash: int,
 ) -> Rejection | None:
-    """Why the order cannot stand beside the rest; None: it can. `free_cash` is its trader's."""
+    """Why the order cannot stand beside the rest; None: it can.
+
+    `in_use` are nonces of its trader's other orders and pledges, `free_cash` is the trader's.
+    """
     trader, nonce = order.nonce
     others = book.live_of(trader)
-    in_use = {each.nonce for each in others} | {each.nonce for each in bids.live_of(trader)}
     if (dead := why_dead(order, ledger)) is not None:
         return dead
     if order.nonce in in_use:

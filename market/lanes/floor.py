@@ -14,7 +14,7 @@ from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
-from market.books.book import Book, RestingBid
+from market.books.book import Book, Nonce, RestingBid
 from market.books.futures_book import FuturesBook
 from market.books.ledger import Ledger
 from market.books.verifiers import Verifiers
@@ -74,6 +74,12 @@ class Floor:
             for account in accounts
             if account in cash
         }
+
+    def nonces_in_use(self, account: Address) -> set[Nonce]:
+        """Of its orders of all lanes, and pledges, that wait or are on their way to the chain."""
+        of_bids = {each.nonce for each in self.book.live_of(account)}
+        of_futures = {each.nonce for each in self.futures.live_of(account)}
+        return of_bids | of_futures | self.groups.nonces_of(account)
 
     def batch(self) -> Instant:
         """The entry batch of what comes now; closes the one before."""

@@ -83,8 +83,8 @@ class FuturesLane:
             resting,
             rules=floor.rules,
             ledger=floor.ledger,
-            bids=floor.book,
             book=self._book,
+            in_use=floor.nonces_in_use(order.payload.trader),
             free_cash=floor.free_cash([order.payload.trader]).get(order.payload.trader, 0),
         )
         if refused is not None:

@@ -12,6 +12,7 @@ from cloud_gpu.protocol.group_reports import CampaignState, PledgeReport, Pledge
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
+from market.books.book import Nonce
 from market.lanes.group_asks import GroupAsk, GroupAsks
 from market.lanes.group_notices import Notices
 
@@ -136,7 +137,7 @@ class GroupBook:
             sums[buyer] = sums.get(buyer, 0) + each.amount.value
         return sums
 
-    def nonces_of(self, account: Address) -> set[tuple[Address, int]]:
+    def nonces_of(self, account: Address) -> set[Nonce]:
         """Those of its pledges on their way."""
         own = (each.pledge.payload for each in self.waiting())
         return {(each.buyer, each.nonce) for each in own if each.buyer == account}

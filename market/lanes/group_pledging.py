@@ -94,10 +94,7 @@ class Pledging:
                 next="Pledge fewer slices, or to another campaign.",
             )
         nonce = said.buyer, said.nonce
-        in_use = {each.nonce for each in floor.book.live_of(said.buyer)}
-        in_use |= {each.nonce for each in floor.futures.live_of(said.buyer)}
-        in_use |= self._book.nonces_of(said.buyer)
-        if floor.ledger.is_void(*nonce) or nonce in in_use:
+        if floor.ledger.is_void(*nonce) or nonce in floor.nonces_in_use(said.buyer):
             return Rejection(
                 reason=RejectReason.NONCE_USED,
                 field="pledge.nonce",

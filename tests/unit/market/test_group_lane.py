@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cloud_gpu.protocol.calls import CloseCampaign, LockPledge, RefundPledge
 from cloud_gpu.protocol.chain_events import ChainReorganised, TransactionFailed
-from cloud_gpu.protocol.effects import KeepNotice
+from cloud_gpu.protocol.effects import KeepNotice, ReportFuture
 from cloud_gpu.protocol.errors import RejectReason
+from cloud_gpu.protocol.events import FutureSubmitted
 from cloud_gpu.protocol.group_buy import providers_hash
 from cloud_gpu.protocol.group_reports import CampaignState, PledgeState
 from cloud_gpu.protocol.match import BidState
 from market.lanes.group_lane import CAMPAIGNS_PER_ACCOUNT_MAX
 from market.matchmaker import Matchmaker
+from market.rules import RulesSet
 from tests.unit.market.builders import NOW_S, advert, key, order, provider
+from tests.unit.market.futures_builders import FUTURES_DOMAIN, future
 from tests.unit.market.group_builders import (
     COST,
     DEADLINE,
@@ -96,6 +100,20 @@ def test_a_pledge_handed_in_is_posted_and_its_cash_is_spoken_for(desk: GroupDesk
     late = order("bob", nonce=0)
     desk.submit(late)
     assert desk.report(late).rejection is not None, "the pledge used the nonce"
+
+
+def test_no_future_takes_the_nonce_of_a_pledge_on_its_way(desk: GroupDesk) -> None:
+    both = msgspec.structs.replace(GROUP_RULES, futures_domain=FUTURES_DOMAIN)
+    desk.tell(RulesSet(rules=both))
+    offer = campaign()
+    desk.open(offer)
+    desk.hand_in(pledge(offer, "bob", nonce=3))
+    desk.inbox += 1
+    order_ = future("bob", buys=True, nonce=3)
+    effects = desk.tell(FutureSubmitted(order=order_, inbox=desk.inbox))
+    (told,) = (each.report for each in effects if isinstance(each, ReportFuture))
+    assert told.rejection is not None
+    assert told.rejection.reason is RejectReason.NONCE_USED
 
 
 def test_a_refused_ask_is_left_out_the_next_time(desk: GroupDesk) -> None:
