@@ -1,7 +1,8 @@
-"""Money, prices, quantities and time: integers with their unit in the type, and the only rounding.
+"""Money, prices, quantities and time: integers with their unit in the type, and their rounding.
 
 `cost_down` is the rounding of everything locked, accrued or paid (Solidity floors too); `cost_up`
-is only what a person is quoted; penalties alone round up. Nothing else in the system rounds money.
+is only what a person is quoted; penalties alone round up. What the contracts divide by rules of
+their own is divided in `settlement` and `futures`, as they do it.
 """
 
 from __future__ import annotations
@@ -110,6 +111,11 @@ class BasisPoints(Quantity):
 
 
 ZERO_TOKENS = TokenAmount(0)
+
+
+def price_down(per_hour: int) -> Price:
+    """A price that a rule found, base units a GPU-hour: the tick at or below it."""
+    return Price(per_hour // limits.PRICE_TICK * limits.PRICE_TICK)
 
 
 def total(amounts: list[TokenAmount]) -> TokenAmount:

@@ -20,6 +20,7 @@ from cloud_gpu.protocol.units import (
     Price,
     TokenAmount,
     cost_down,
+    price_down,
     share_down,
     total,
 )
@@ -154,5 +155,5 @@ def each_its_own(matches: Sequence[Match]) -> list[Price]:
     for each in matches:
         has = each.most.value - each.least.value
         share = has * min(wanted, room) // room if room else 0
-        prices.append(Price(each.least.value + share // limits.PRICE_TICK * limits.PRICE_TICK))
+        prices.append(price_down(each.least.value + share))
     return prices

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.units import Price, price_down
 from market.books.futures_book import RestingFuture
 
 ORDERS_MAX: Final = 16_383
@@ -80,7 +80,7 @@ def _auction(
     if reference is None:
         lowest, highest = (clear(batch, end) for end in (0, len(stretches)))
         middle = (stretches[lowest.tick][0] + stretches[highest.tick][1]) // 2
-        return Price(middle // tick * tick), lowest.fills.tolist()
+        return price_down(middle), lowest.fills.tolist()
     nearest = sum(1 for first, _ in stretches[1:] if first <= reference.value)
     cleared = clear(batch, nearest)
     first, last = stretches[cleared.tick]
