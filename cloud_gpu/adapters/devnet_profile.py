@@ -57,7 +57,6 @@ VERIFIED_FROM_NODES: Final = 3
 """With fewer owners of a GPU class no verified lease is opened, so nobody verifies either."""
 REPLAYS_AT_ONCE: Final = 2
 PREIMAGES: Final = 1_000
-NODES_MAX: Final = 64
 MAX_PRICE: Final = "5.00"
 """The buyer's standing limit, tokens per GPU-hour: above every offer of the list."""
 STAND_INS: Final = ("the chain is a local Anvil, its token play money",)

@@ -79,18 +79,7 @@ def create_app(front: Front, lifespan: Lifespan[FastAPI] | None = None) -> FastA
     )
     app.state.front = front
     app.router.routes += _SHORT_WAYS
-    for each in (
-        market,
-        auctions,
-        bids,
-        bulk,
-        events,
-        futures,
-        group_buys,
-        leases,
-        rounds,
-        service,
-    ):
+    for each in _ROUTES:
         app.include_router(each.router)
     app.add_exception_handler(Refused, on_refused)
     app.add_exception_handler(StorageFailed, on_storage_failed)

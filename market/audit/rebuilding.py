@@ -102,7 +102,7 @@ def resting_future(row: PlacedFuture, domain: Domain) -> RestingFuture | Rejecti
 
 
 def conditions_of(facts: RoundFacts, rules: MarketRules, rows: Sequence[Condition]) -> Conditions:
-    """What the clearing of lane A read besides the orders."""
+    """What the clearing of lane A or B read besides the orders."""
     machines = [row for row in rows if isinstance(row, MachineCondition)]
     products = [row for row in rows if isinstance(row, ProductCondition)]
     return Conditions(

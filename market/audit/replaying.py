@@ -1,7 +1,7 @@
 """The market's log, computed again: every match that its journal implies, and the final state.
 
 Whoever holds the journal gets the same bytes: that is what makes skipping and reordering provable.
-What the market told about bids and leases must be what the journal says, byte for byte.
+What the market told, in reports and published rounds, must be what the journal says, byte for byte.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class ReplayedState(Value, frozen=True, kw_only=True):
     state: Digest
     """keccak256 of everything that decides what happens next."""
     reports: int
-    """Of orders, leases and contracts, as the market told them: all the same, byte for byte."""
+    """Of orders, leases, auctions, contracts and group buys, as the market told them: all the
+    same, byte for byte."""
     published: int
     """Rounds: the same, and signed by the market."""
 
@@ -105,8 +106,8 @@ def replay_lines(
 
     `stored` are the rounds that were published, `told` has each report that the market told last;
     taken in this order, both before the journal was read: a market that runs may be behind its
-    journal, never ahead. Raises StorageFailed with the round and the
-    field where the journal contradicts itself or what was told.
+    journal, never ahead. Raises StorageFailed with the round and the field where the journal
+    contradicts itself or what was told.
     """
     rounds, reports = RoundsTold(stored), ReportsTold(told, has_rounds=stored.newest > 0)
     step: _Step | None = None

@@ -87,7 +87,7 @@ def _show(found: ReplayedState) -> None:
     )
     Console().print(
         f"{found.events} journal entries follow from each other, and {found.reports} reports of"
-        f" bids and leases and {found.published} published rounds are what they imply."
+        f" orders, leases and contracts and {found.published} published rounds are what they imply."
     )
 
 

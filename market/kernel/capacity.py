@@ -2,8 +2,8 @@
 
 How long a slot is, only `grid` knows. Eligibility is bits: an ask has traits, a bid needs
 some; a threshold is a trait ("80 GiB or more"), an excluded provider, too ("not his"). Prices are
-integers per GPU and hour. The order of service is the caller's: `by_price` for lane A, `by_value`
-for lane B.
+integers per GPU and hour. The order of service is the caller's: lane B's is `by_value`; `by_price`
+is lane A's, which serves itself.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Indexing:
         self._hour = 0
 
     def advance(self) -> None:
-        """A block came."""
+        """Something happened: publish when the chain's time has passed a full hour."""
         floor, hour = self._floor, self._floor.ledger.at // HOUR_S
         if hour <= self._hour:
             return

@@ -147,8 +147,10 @@ def _future_errand(contract: FutureContract, due: Reminder, floor: Floor) -> Err
             call = LapseFuture(contract=contract.id)
         case FutureStep.SETTLE_UNIT if due.lease is not None:
             call = SettleUnit(lease=due.lease)
-        case _:
+        case FutureStep.SETTLE_DEFAULT:
             call = SettleDefault(contract=contract.id)
+        case _:
+            raise AssertionError(f"{due.step} is not for anybody to do")
     return Errand(call=call, since=due.since, until=due.until)
 
 

@@ -232,7 +232,7 @@ def unanswered(rules: MarketRules) -> Rejection:
         field="chain",
         found=f"no answer to the opening in {rules.settle_ms // 1000} s",
         needed="a mined transaction",
-        next="Nothing to do: the market tries again until the bid's start-by.",
+        next="Nothing to do: the market tries again until the order's start-by.",
     )
 
 
@@ -243,5 +243,5 @@ def reverted(error: str) -> Rejection:
         field="chain",
         found=error[:500],
         needed="a mined transaction",
-        next="Nothing to do: the market tries again until the bid's start-by.",
+        next="Nothing to do: the market tries again until the order's start-by.",
     )

@@ -71,11 +71,6 @@ class Follower:
         """Whether the last poll reached the newest confirmed block."""
         self._log = structlog.get_logger(follower=str(deployment.lease_book))
 
-    @property
-    def last_block(self) -> int | None:
-        """The newest block whose events `poll` has returned."""
-        return self._last.number if self._last else None
-
     def poll(self) -> list[ChainEvent]:
         """What happened since the last poll; empty when nothing did.
 
