@@ -65,11 +65,11 @@ class Trade(Value, frozen=True, kw_only=True):
 
 
 class Cleared(Value, frozen=True, kw_only=True):
-    """A lane's round, or a block auction."""
+    """A lane's round; one of lane B is a block auction."""
 
     lane: str
     number: int
-    """A round's, over all lanes; an auction's window, Unix seconds."""
+    """Over all lanes: `GET /v1/rounds/{number}`."""
 
 
 class Cut(Value, frozen=True, kw_only=True):

@@ -16,7 +16,6 @@ from cloud_gpu.protocol.effects import (
     ListAsk,
     MarketEffect,
     PublishRound,
-    ReportAuction,
     ReportBid,
     ReportContract,
     ReportLease,
@@ -33,7 +32,6 @@ from market.ports import KeptNews
 from market.store.database import Database, octets, table_of
 from market.store.tables import (
     AskRow,
-    AuctionRow,
     BidRow,
     FutureContractRow,
     FutureSeriesRow,
@@ -107,9 +105,6 @@ class NewsDesk:
             case PublishRound(facts=facts):
                 if self._kept(RoundRow, "number", facts.number, "number") is None:
                     self._tell(Topic.ROUND, Cleared(lane=facts.lane.value, number=facts.number))
-            case ReportAuction(report=auction):
-                if self._kept(AuctionRow, "closed_at", auction.window, "closed_at") is None:
-                    self._tell(Topic.ROUND, Cleared(lane="block", number=auction.window))
             case _:
                 pass
 

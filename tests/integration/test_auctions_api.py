@@ -11,6 +11,7 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
 from cloud_gpu.protocol.errors import Rejected, StorageFailed
 from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.news import Topic
 from cloud_gpu.protocol.orders import SignedBid, Terms
 from market.audit.replaying import replay_lines
 from market.main import show_book
@@ -71,6 +72,8 @@ async def test_sealed_until_it_clears_and_then_a_report(api: Api, database_url: 
     assert report.window == NOW_S + WINDOW_S
     assert report.count(LossReason.PRICE) == 1
     assert report.classes[0].price == price(SECRET[0])
+    news = api.app.state.front.news.after(0, 100)
+    assert Topic.ROUND not in {each.topic for each in news}, "its round tells of it, once"
     again = await api.client.get(f"/v1/auctions/{report.window}")
     assert from_json(again.content, AuctionReport) == report
     async with HttpMarket("http://market", transport=api.client._transport) as market:
