@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_gpu.protocol.units import Instant
+from cloud_gpu.protocol.units import Instant, unix_seconds
 from cloud_gpu.protocol.values import Value
 from market.matchmaker import MarketStatus
 from market.rules import MarketRules
@@ -26,6 +26,7 @@ class Health(Value, frozen=True, kw_only=True):
     """Acknowledged orders that the matchmaker has not handled yet."""
     events_waiting: int
     rounds: int
+    """Of lane A, cleared."""
     bids_waiting: int
     asks: int
     openings: int
@@ -41,7 +42,7 @@ def health_of(
     events_waiting: int,
 ) -> Health:
     """Judge; peers are told and not judged, since a market may wait for its first node."""
-    lag_s = max(0, now // 1000 - status.chain_at)
+    lag_s = max(0, unix_seconds(now) - status.chain_at)
     behind = max(0, inbox_read - status.inbox)
     problems = []
     if lag_s * 1000 > rules.silence_ms:

@@ -28,6 +28,7 @@ from cloud_gpu.protocol.effects import MarketEffect
 from cloud_gpu.protocol.errors import SettingsInvalid
 from cloud_gpu.protocol.rounds import SignedHeader
 from cloud_gpu.protocol.topics import ASKS_TOPIC, VERIFIERS_TOPIC
+from cloud_gpu.protocol.units import unix_seconds
 from cloud_gpu.protocol.values import Address
 from market.adapters.following import follow
 from market.adapters.hearing import Hearing
@@ -102,7 +103,7 @@ def show_book(database_url: str, count_max: int) -> BookPage:
         view, inbox = SqlBook(database), SqlInbox(database)
         waiting = ((inbox.bid(report.bid), report) for report in view.waiting(count_max))
         return BookPage(
-            asks=view.asks("", count_max, SystemClock().now() // 1000),
+            asks=view.asks("", count_max, unix_seconds(SystemClock().now())),
             waiting=[
                 (order.bid.payload, report)
                 for order, report in waiting

@@ -61,6 +61,7 @@ class MarketStatus:
     chain_at: int
     """Unix seconds of the newest block."""
     rounds: int
+    """Of lane A, cleared."""
     waiting: int
     """Bids without a match."""
     asks: int

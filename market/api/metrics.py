@@ -22,7 +22,7 @@ _GAUGES = {
     "bids_waiting": "Bids without a match.",
     "asks": "Asks on offer.",
     "openings": "Openings on their way to the chain.",
-    "rounds": "Rounds cleared.",
+    "rounds": "Rounds of lane A cleared.",
 }
 
 

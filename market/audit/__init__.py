@@ -1,1 +1,1 @@
-"""For strangers: published rounds computed again, proofs of fraud, the journal replayed."""
+"""Rounds computed again and proofs of fraud, for strangers; the journal replayed, for operators."""

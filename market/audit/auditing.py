@@ -70,7 +70,7 @@ class Auditor:
         receipts: Sequence[SignedReceipt] = (),
         held: Sequence[SignedHeader] = (),
     ) -> None:
-        """`receipts` and headers that were `held` back from earlier must be in the rounds."""
+        """`receipts`, and headers `held` since earlier, must be in the rounds."""
         self._market = market
         self._receipts, self._held = _Receipts(list), _Headers(list)
         for receipt in receipts:  # a market that cheats gives two for one place

@@ -57,6 +57,7 @@ class ReplayedMatch(Value, frozen=True, kw_only=True):
 
     at: Instant
     round: int
+    """Rounds of lane A so far."""
     product: int
     price: Price
     buyer: Address
@@ -72,6 +73,7 @@ class ReplayedState(Value, frozen=True, kw_only=True):
 
     events: int
     rounds: int
+    """Of lane A."""
     orders: int
     """Asks, bids and orders of futures taken in."""
     matches: int

@@ -1,1 +1,1 @@
-"""What a market makes durable: inbox, journal and their tables."""
+"""What a market makes durable: inbox, journal, published rounds, public tables and their news."""
