@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from cloud_gpu.protocol.auctions import AuctionReport
@@ -17,7 +18,7 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.future_reports import ContractReport, FutureReport, SeriesReport
 from cloud_gpu.protocol.futures import FutureOrder, Series
-from cloud_gpu.protocol.group_buy import Pledge, SignedCampaign
+from cloud_gpu.protocol.group_buy import SignedCampaign
 from cloud_gpu.protocol.group_reports import (
     CampaignNotice,
     CampaignReport,
@@ -49,13 +50,23 @@ SignReceipts = Callable[[Sequence[Receipt]], Sequence[bytes]]
 SignHeader = Callable[[RoundHeader], SignedHeader]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoundBid:
-    """A bid that passed the door."""
+class OrderKind(StrEnum):
+    """What lies in the inbox under its id; cancellations lie beside it."""
 
+    BID = "bid"
+    FUTURE = "future"
+    CAMPAIGN = "campaign"
+    PLEDGE = "pledge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundOrder:
+    """A bid, an order of futures, a campaign or a pledge that passed the door."""
+
+    kind: OrderKind
     id: Digest
     octets: bytes
-    """The JSON of its `SignedBid`, as it came."""
+    """The JSON of what was signed, as it came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +86,11 @@ Place: TypeAlias = tuple[int | str, ...]
 class Inbox(Protocol):
     """Verified orders, durable before they are acknowledged. All calls raise StorageFailed."""
 
-    def keep_bids(self, bids: Sequence[SoundBid], received_at: Instant) -> Sequence[Kept]:
-        """The place of each, in one commit. The same bid has the same place for ever."""
+    def keep(self, orders: Sequence[SoundOrder], received_at: Instant) -> Sequence[Kept]:
+        """The place of each, in one commit. The same order has the same place for ever."""
 
-    def kept(self, bid: Digest) -> Kept | None:
-        """The place of a bid that was kept."""
+    def kept(self, kind: OrderKind, order: Digest) -> Kept | None:
+        """The place of what was kept."""
 
     def keep_cancellation(self, cancellation: SignedCancellation, received_at: Instant) -> int:
         """Its position."""
@@ -87,29 +98,11 @@ class Inbox(Protocol):
     def bid(self, bid: Digest) -> SignedBid | None:
         """A bid that was kept."""
 
-    def keep_future(self, order: Signed[FutureOrder], received_at: Instant) -> Kept:
-        """The place of an order of futures."""
-
     def future(self, order: Digest) -> Signed[FutureOrder] | None:
         """An order of futures that was kept."""
 
-    def future_kept(self, order: Digest) -> Kept | None:
-        """The place of an order of futures that was kept."""
-
-    def keep_campaign(self, campaign: Digest, offer: SignedCampaign, received_at: Instant) -> Kept:
-        """The place of a group buy's terms; `campaign` is their id."""
-
     def campaign(self, campaign: Digest) -> SignedCampaign | None:
         """A group buy's terms that were kept."""
-
-    def campaign_kept(self, campaign: Digest) -> Kept | None:
-        """The place of a group buy's terms that were kept."""
-
-    def keep_pledge(self, pledge: Signed[Pledge], received_at: Instant) -> Kept:
-        """The place of a pledge."""
-
-    def pledge_kept(self, pledge: Digest) -> Kept | None:
-        """The place of a pledge that was kept."""
 
     def after(self, position: int, count_max: int) -> Sequence[InboxEvent]:
         """What lies behind a position, in order."""

@@ -20,7 +20,8 @@ from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import Receipt
 from cloud_gpu.protocol.signing import Signed, Verified
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import Address, Digest
+from market.api.errors import Refused
 from market.api.limiting import Limiting
 from market.api.metrics import Metrics
 from market.api.newsroom import Newsroom
@@ -36,14 +37,16 @@ from market.ports import (
     Kept,
     KeptNews,
     NewsView,
+    OrderKind,
     RoundsView,
     SignReceipts,
-    SoundBid,
+    SoundOrder,
 )
 from market.rules import MarketRules
 from market.standing import Standing, health_at
 
 _THREADS = 8
+_TOO_LATE = (RejectReason.EXPIRED, RejectReason.WRONG_STATE)
 
 ResultT = TypeVar("ResultT")
 ParamsT = ParamSpec("ParamsT")
@@ -84,17 +87,31 @@ class Front:
         """Now."""
         return health_at(self.standing(), self.clock.now())
 
-    async def take(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
+    async def place(
+        self, order: SoundOrder, account: Address, refused: Rejection | None
+    ) -> Acknowledged:
+        """Take what the door let in, of the account that signed it; of what it refused as too late,
+        find where it was kept in time. Raises Refused, StorageFailed.
+        """
+        if refused is None:
+            self.limiting.spend_account(account)
+            return (await self.take([order]))[0]
+        before = await self.in_thread(self.kept_before, order.kind, order.id, refused)
+        if before is None:
+            raise Refused(refused)
+        return self.acknowledged([order.id], [before])[0]
+
+    async def take(self, orders: Sequence[SoundOrder]) -> Sequence[Acknowledged]:
         """Keep verified orders; returns once they are durable. Raises StorageFailed."""
         found = await self._taking.take(orders)
         self.arrived()
         return found
 
-    async def _keep(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
+    async def _keep(self, orders: Sequence[SoundOrder]) -> Sequence[Acknowledged]:
         return await self.in_thread(self._kept, orders)
 
-    def _kept(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
-        kept = self.inbox.keep_bids(orders, self.clock.now())
+    def _kept(self, orders: Sequence[SoundOrder]) -> Sequence[Acknowledged]:
+        kept = self.inbox.keep(orders, self.clock.now())
         return self.acknowledged([order.id for order in orders], kept)
 
     async def _read_news(self, after: int, count_max: int) -> Sequence[KeptNews]:
@@ -154,11 +171,9 @@ class Front:
         found = check_future(order, rules=self.rules, products=self._products, at=at)
         return found if isinstance(found, Rejection) else None
 
-    def kept_before(self, order: SignedBid, refused: Rejection) -> Kept | None:
-        """Its place, if it was taken in time and is handed in again after its start-by; blocks."""
-        if refused.reason is not RejectReason.EXPIRED:
-            return None
-        return self.inbox.kept(order.bid.payload.id)
+    def kept_before(self, kind: OrderKind, order: Digest, refused: Rejection) -> Kept | None:
+        """Its place, if it was taken in time and is handed in again too late; blocks."""
+        return self.inbox.kept(kind, order) if refused.reason in _TOO_LATE else None
 
 
 def front_of(request: Request) -> Front:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 from fastapi.responses import Response
 
-from market.ports import SoundBid
+from market.ports import SoundOrder
 
 ORDERS_AT_ONCE = 2_000
 _GATHER_S = 0.001
@@ -35,7 +35,7 @@ class Acknowledged:
 
 
 class _Waiting:
-    def __init__(self, orders: Sequence[SoundBid]) -> None:
+    def __init__(self, orders: Sequence[SoundOrder]) -> None:
         self.orders = orders
         self.turn = anyio.Event()
         self.found: Sequence[Acknowledged] | Exception | None = None
@@ -45,14 +45,14 @@ class Taking:
     """One process' way into the inbox."""
 
     def __init__(
-        self, keep: Callable[[Sequence[SoundBid]], Awaitable[Sequence[Acknowledged]]]
+        self, keep: Callable[[Sequence[SoundOrder]], Awaitable[Sequence[Acknowledged]]]
     ) -> None:
         """`keep` writes orders in one commit; it is not called again before it returned."""
         self._keep = keep
         self._queue: list[_Waiting] = []
         self._has_writer = False
 
-    async def take(self, orders: Sequence[SoundBid]) -> Sequence[Acknowledged]:
+    async def take(self, orders: Sequence[SoundOrder]) -> Sequence[Acknowledged]:
         """The receipt of each order, once they are durable. Raises StorageFailed."""
         waiting = _Waiting(orders)
         self._queue.append(waiting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.events import (
@@ -24,15 +24,15 @@ from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
-from market.ports import InboxEvent, Kept, SoundBid
+from market.ports import InboxEvent, Kept, OrderKind, SoundOrder
 from market.store.database import Database, table_of
 from market.store.tables import InboxRow
 from market.store.turns import Turn, in_postgres, in_sqlite
 
 _CANCEL = "cancel:"
-_FUTURE = "future:"
-_CAMPAIGN = "campaign:"
-_PLEDGE = "pledge:"
+_FUTURE = f"{OrderKind.FUTURE}:"
+_CAMPAIGN = f"{OrderKind.CAMPAIGN}:"
+_PLEDGE = f"{OrderKind.PLEDGE}:"
 
 
 class SqlInbox:
@@ -43,64 +43,38 @@ class SqlInbox:
         self._table = table_of(InboxRow)
         self._turn: Turn = in_postgres if database.is_postgres else in_sqlite
 
-    def keep_bids(self, bids: Sequence[SoundBid], received_at: Instant) -> Sequence[Kept]:
+    def keep(self, orders: Sequence[SoundOrder], received_at: Instant) -> Sequence[Kept]:
         """See `Inbox`."""
-        return self._keep([(str(each.id), each.octets) for each in bids], received_at)
+        rows = [(_key_of(each.kind, each.id), each.octets) for each in orders]
+        return self._keep(rows, received_at)
+
+    def kept(self, kind: OrderKind, order: Digest) -> Kept | None:
+        """See `Inbox`."""
+        columns, key = self._table.c, _key_of(kind, order)
+        wanted = select(columns.position, columns.received_at).where(columns.key == key)
+        with self._database.reading() as connection:
+            row = connection.execute(wanted).first()
+        return None if row is None else Kept(position=row[0], received_at=row[1], is_new=False)
 
     def keep_cancellation(self, cancellation: SignedCancellation, received_at: Instant) -> int:
         """See `Inbox`."""
         row = f"{_CANCEL}{cancellation.body.bid}", to_json(cancellation)
         return self._keep([row], received_at)[0].position
 
-    def keep_future(self, order: Signed[FutureOrder], received_at: Instant) -> Kept:
-        """See `Inbox`."""
-        row = f"{_FUTURE}{order.payload.id}", to_json(order)
-        return self._keep([row], received_at)[0]
-
     def future(self, order: Digest) -> Signed[FutureOrder] | None:
         """See `Inbox`."""
         body = self._body(f"{_FUTURE}{order}")
         return from_json(body, Signed[FutureOrder]) if body is not None else None
-
-    def future_kept(self, order: Digest) -> Kept | None:
-        """See `Inbox`."""
-        return self._kept_as(f"{_FUTURE}{order}")
-
-    def keep_campaign(self, campaign: Digest, offer: SignedCampaign, received_at: Instant) -> Kept:
-        """See `Inbox`."""
-        return self._keep([(f"{_CAMPAIGN}{campaign}", to_json(offer))], received_at)[0]
 
     def campaign(self, campaign: Digest) -> SignedCampaign | None:
         """See `Inbox`."""
         body = self._body(f"{_CAMPAIGN}{campaign}")
         return from_json(body, SignedCampaign) if body is not None else None
 
-    def campaign_kept(self, campaign: Digest) -> Kept | None:
-        """See `Inbox`."""
-        return self._kept_as(f"{_CAMPAIGN}{campaign}")
-
-    def keep_pledge(self, pledge: Signed[Pledge], received_at: Instant) -> Kept:
-        """See `Inbox`."""
-        row = f"{_PLEDGE}{pledge.payload.id}", to_json(pledge)
-        return self._keep([row], received_at)[0]
-
-    def pledge_kept(self, pledge: Digest) -> Kept | None:
-        """See `Inbox`."""
-        return self._kept_as(f"{_PLEDGE}{pledge}")
-
-    def _kept_as(self, key: str) -> Kept | None:
-        with self._database.reading() as connection:
-            return self._kept(connection, [key]).get(key)
-
     def _keep(self, rows: Sequence[tuple[str, bytes]], received_at: Instant) -> list[Kept]:
         """One commit for all; a key that is there already keeps its place."""
         with self._database.driver() as connection:
             return self._turn(connection, rows, received_at)
-
-    def kept(self, bid: Digest) -> Kept | None:
-        """See `Inbox`."""
-        with self._database.reading() as connection:
-            return self._kept(connection, [str(bid)]).get(str(bid))
 
     def bid(self, bid: Digest) -> SignedBid | None:
         """See `Inbox`."""
@@ -125,15 +99,9 @@ class SqlInbox:
             rows = connection.execute(wanted).all()
         return [_event(*row) for row in rows]
 
-    def _kept(self, connection: Connection, keys: Sequence[str]) -> dict[str, Kept]:
-        columns = self._table.c
-        wanted = select(columns.key, columns.position, columns.received_at)
-        return {
-            key: Kept(position=position, received_at=received_at, is_new=False)
-            for key, position, received_at in connection.execute(
-                wanted.where(columns.key.in_(keys))
-            )
-        }
+
+def _key_of(kind: OrderKind, order: Digest) -> str:
+    return str(order) if kind is OrderKind.BID else f"{kind}:{order}"
 
 
 def _event(position: int, key: str, body: bytes) -> InboxEvent:

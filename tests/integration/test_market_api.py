@@ -236,7 +236,7 @@ async def test_an_order_that_the_disk_refuses_is_not_acknowledged(
     def full(*_: object) -> None:
         raise StorageFailed("database or disk is full")
 
-    monkeypatch.setattr(SqlInbox, "keep_bids", full)
+    monkeypatch.setattr(SqlInbox, "keep", full)
     told = await api.problem(await api.place(order("bob")))
     assert (told.status, told.reason) == (503, RejectReason.MARKET_STOPPING)
     assert not api.arrivals

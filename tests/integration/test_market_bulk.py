@@ -12,7 +12,7 @@ from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from market.api.bodies import BODY_BYTES_MAX, BULK_BYTES_MAX
 from market.api.schemas import Placed
-from market.ports import SoundBid
+from market.ports import SoundOrder
 from market.rate_limits import BULK_ORDERS_MAX
 from market.store.inbox import SqlInbox
 from tests.support.market_api import Api
@@ -107,13 +107,13 @@ async def test_requests_that_arrive_together_share_commits(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits: list[int] = []
-    keep = SqlInbox.keep_bids
+    keep = SqlInbox.keep
 
-    def counted(inbox: SqlInbox, bids: list[SoundBid], received_at: int) -> object:
+    def counted(inbox: SqlInbox, bids: list[SoundOrder], received_at: int) -> object:
         commits.append(len(bids))
         return keep(inbox, bids, received_at)
 
-    monkeypatch.setattr(SqlInbox, "keep_bids", counted)
+    monkeypatch.setattr(SqlInbox, "keep", counted)
     orders = [order("bob", nonce=n) for n in range(40)]
     receipts: dict[int, SignedReceipt] = {}
 
@@ -139,15 +139,15 @@ async def test_requests_that_arrive_together_share_commits(
 async def test_a_disk_that_fails_once_refuses_those_who_waited_and_nobody_after_them(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep, calls = SqlInbox.keep_bids, []
+    keep, calls = SqlInbox.keep, []
 
-    def fails_first(inbox: SqlInbox, bids: list[SoundBid], received_at: int) -> object:
+    def fails_first(inbox: SqlInbox, bids: list[SoundOrder], received_at: int) -> object:
         calls.append(len(bids))
         if len(calls) == 1:
             raise StorageFailed("database or disk is full")
         return keep(inbox, bids, received_at)
 
-    monkeypatch.setattr(SqlInbox, "keep_bids", fails_first)
+    monkeypatch.setattr(SqlInbox, "keep", fails_first)
     found: list[int] = []
 
     async def place(nonce: int) -> None:

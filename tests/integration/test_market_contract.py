@@ -54,7 +54,7 @@ def contract(
         report = LeaseReport(
             terms=lease.terms, bid=lease.bid, state=LeaseState.FUNDED, paid=TokenAmount(0)
         )
-        api.inbox.keep_bids([sound(bid)], api.clock.now())
+        api.inbox.keep([sound(bid)], api.clock.now())
         offered = [advert("ada", index) for index in range(3)]
         api.view.write(
             [

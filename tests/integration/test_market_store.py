@@ -21,7 +21,7 @@ from cloud_gpu.protocol.orders import Cancellation
 from cloud_gpu.protocol.signing import state
 from cloud_gpu.protocol.units import TokenAmount
 from market.books.ledger import Ledger
-from market.ports import Kept
+from market.ports import Kept, OrderKind
 from market.store.database import Database
 from market.store.inbox import SqlInbox
 from market.store.views import SqlBook
@@ -57,8 +57,8 @@ def database(database_url: str) -> Iterator[Database]:
 def test_positions_count_without_gaps_and_a_place_is_given_once(database: Database) -> None:
     inbox = SqlInbox(database)
     first, second, third = (order("bob", nonce=n) for n in (1, 2, 3))
-    assert inbox.keep_bids([sound(first)], NOW) == [Kept(position=1, received_at=NOW, is_new=True)]
-    assert inbox.keep_bids([sound(each) for each in (second, first, third, third)], NOW + 99) == [
+    assert inbox.keep([sound(first)], NOW) == [Kept(position=1, received_at=NOW, is_new=True)]
+    assert inbox.keep([sound(each) for each in (second, first, third, third)], NOW + 99) == [
         Kept(position=2, received_at=NOW + 99, is_new=True),
         Kept(position=1, received_at=NOW, is_new=False),
         Kept(position=3, received_at=NOW + 99, is_new=True),
@@ -66,14 +66,15 @@ def test_positions_count_without_gaps_and_a_place_is_given_once(database: Databa
     ]
     assert [event.inbox for event in inbox.after(0, 10)] == [1, 2, 3]
     assert inbox.after(1, 1) == [BidSubmitted(order=second, inbox=2)]
-    assert inbox.kept(first.bid.payload.id) == Kept(position=1, received_at=NOW, is_new=False)
-    assert inbox.kept(order("eve").bid.payload.id) is None
+    again = Kept(position=1, received_at=NOW, is_new=False)
+    assert inbox.kept(OrderKind.BID, first.bid.payload.id) == again
+    assert inbox.kept(OrderKind.BID, order("eve").bid.payload.id) is None
     assert inbox.bid(second.bid.payload.id) == second
 
 
 def test_a_cancellation_takes_one_place_behind_its_bid(database: Database) -> None:
     inbox, bid = SqlInbox(database), order("bob")
-    inbox.keep_bids([sound(bid)], NOW)
+    inbox.keep([sound(bid)], NOW)
     body = Cancellation(bid=bid.bid.payload.id)
     cancellation = state(body, DOMAIN, key("bob"), nonce=1, expiry=NOW_S + 9)
     assert inbox.keep_cancellation(cancellation, NOW) == 2
@@ -90,9 +91,7 @@ def test_many_writers_at_once_lose_no_order_and_share_no_position(
     others = [Database(database_url) for _ in range(3)]
     inboxes = [SqlInbox(each) for each in (database, *others)]
     with ThreadPoolExecutor(8) as pool:
-        kept = list(
-            pool.map(lambda n: inboxes[n % 4].keep_bids([bids[n]], NOW)[0], range(len(bids)))
-        )
+        kept = list(pool.map(lambda n: inboxes[n % 4].keep([bids[n]], NOW)[0], range(len(bids))))
     assert sorted(each.position for each in kept) == list(range(1, 61))
     found = {
         event.order.bid.payload.id
@@ -114,7 +113,7 @@ def test_a_reader_never_sees_a_position_before_all_that_precede_it(
     seen: list[int] = []
     with ThreadPoolExecutor(4) as pool:
         writing = [
-            pool.submit(SqlInbox((database, other)[n % 2]).keep_bids, batch, NOW)
+            pool.submit(SqlInbox((database, other)[n % 2]).keep, batch, NOW)
             for n, batch in enumerate(batches)
         ]
         is_over = False

@@ -13,14 +13,13 @@ from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid, SignedCancellation
 from cloud_gpu.protocol.receipts import SignedReceipt
-from cloud_gpu.protocol.signing import Verified
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import check_key, parsed, read_id
 from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
-from market.ports import SoundBid
+from market.ports import OrderKind, SoundOrder
 
 router = APIRouter(prefix="/v1/bids", tags=["bids"])
 
@@ -39,16 +38,13 @@ async def place(request: Request) -> Response:
     front = front_of(request)
     body = await request.body()
     order = parsed(body, SignedBid, "body")
-    check_key(request, order.bid.payload.id)
+    bid = order.bid.payload.id
+    check_key(request, bid)
     await front.know_product(order.bid.payload.product)
     found = front.judge(order)
-    if isinstance(found, Verified):
-        front.limiting.spend_account(order.bid.payload.buyer)
-        return (await front.take([SoundBid(id=found.struct_hash, octets=body)]))[0].response
-    before = await front.in_thread(front.kept_before, order, found)
-    if before is None:
-        raise Refused(found)
-    return front.acknowledged([order.bid.payload.id], [before])[0].response
+    sound = SoundOrder(kind=OrderKind.BID, id=bid, octets=body)
+    refused = found if isinstance(found, Rejection) else None
+    return (await front.place(sound, order.bid.payload.buyer, refused)).response
 
 
 @router.get("/{bid}", responses=answers(BidReport))

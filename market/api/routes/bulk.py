@@ -15,7 +15,7 @@ from market.api.errors import Refused, problem_of
 from market.api.front import Front, front_of
 from market.api.schemas import Placed, answers, json_list, takes
 from market.api.taking import Acknowledged
-from market.ports import SoundBid
+from market.ports import OrderKind, SoundOrder
 from market.rate_limits import BULK_ORDERS_MAX
 
 PATH = "/v1/bids:bulk"
@@ -36,17 +36,17 @@ async def place_many(request: Request) -> Response:
     if refused is not None:
         raise refused
     examined = await front.computed(_examine_all, front, bodies)
-    sound = [each for each in examined if isinstance(each, SoundBid)]
+    sound = [each for each in examined if isinstance(each, SoundOrder)]
     taken = await front.take(sound) if sound else ()
     body = await front.computed(_written, examined, taken)
     return Response(body, media_type="application/json")
 
 
-def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SoundBid | bytes]:
+def _examine_all(front: Front, bodies: Sequence[bytes]) -> list[SoundOrder | bytes]:
     return [_examine(front, place, body) for place, body in enumerate(bodies)]
 
 
-def _examine(front: Front, place: int, body: bytes) -> SoundBid | bytes:
+def _examine(front: Front, place: int, body: bytes) -> SoundOrder | bytes:
     """A bid to keep, or the answer that it has already: a `Placed` as JSON."""
     field = f"body[{place}]"
     if len(body) > BODY_BYTES_MAX:  # it is kept as it came
@@ -61,14 +61,14 @@ def _examine(front: Front, place: int, body: bytes) -> SoundBid | bytes:
         refused = front.limiting.refused_account(order.bid.payload.buyer)
         if refused is not None:
             return _told(refused)
-        return SoundBid(id=found.struct_hash, octets=body)
-    before = front.kept_before(order, found)
+        return SoundOrder(kind=OrderKind.BID, id=found.struct_hash, octets=body)
+    before = front.kept_before(OrderKind.BID, order.bid.payload.id, found)
     if before is None:
         return _told(Refused(found))
     return _placed(front.acknowledged([order.bid.payload.id], [before])[0])
 
 
-def _written(examined: Sequence[SoundBid | bytes], taken: Sequence[Acknowledged]) -> bytes:
+def _written(examined: Sequence[SoundOrder | bytes], taken: Sequence[Acknowledged]) -> bytes:
     rest = map(_placed, taken)
     return json_list([each if isinstance(each, bytes) else next(rest) for each in examined])
 

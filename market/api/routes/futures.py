@@ -20,7 +20,7 @@ from cloud_gpu.protocol.price_reports import CurvePoint, IndexPoint
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import check_key, read_body, read_id
+from market.api.bodies import check_key, parsed, read_id
 from market.api.errors import Refused, malformed
 from market.api.front import Front, front_of
 from market.api.pages import Cursor, listing, page, place_in
@@ -28,7 +28,7 @@ from market.api.schemas import answers, takes
 from market.api.withdrawing import keep_cancellation
 from market.books.futures_positions import reminders
 from market.index.forward_curve import ClearedSeries, forward_curve
-from market.ports import Place
+from market.ports import OrderKind, Place, SoundOrder
 
 ANSWERED_MAX = 1_000
 _REACH_S = limits.FUTURES_LEAD_S_MAX + max(WINDOWS_S)
@@ -51,23 +51,13 @@ router = APIRouter(prefix="/v1", tags=["futures"])
 async def place(request: Request) -> Response:
     """Take an order: on disk first, then the receipt. The same again: 200, the same place."""
     front = front_of(request)
-    order = await read_body(request, Signed[FutureOrder])
-    key = order.payload.id
-    check_key(request, key)
+    body = await request.body()
+    order = parsed(body, Signed[FutureOrder], "body")
+    check_key(request, order.payload.id)
     await front.know_product(order.payload.product)
-    refused = front.judge_future(order)
-    if refused is None:
-        front.limiting.spend_account(order.payload.trader)
-        kept = await front.in_thread(front.inbox.keep_future, order, front.clock.now())
-        front.arrived()
-    else:
-        before = None
-        if refused.reason is RejectReason.EXPIRED:  # it may have been taken in time
-            before = await front.in_thread(front.inbox.future_kept, key)
-        if before is None:
-            raise Refused(refused)
-        kept = before
-    return front.acknowledged([key], [kept])[0].response
+    sound = SoundOrder(kind=OrderKind.FUTURE, id=order.payload.id, octets=body)
+    placed = await front.place(sound, order.payload.trader, front.judge_future(order))
+    return placed.response
 
 
 @router.get("/futures/orders/{order}", responses=answers(FutureReport))

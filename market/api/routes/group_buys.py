@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -26,7 +26,7 @@ from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import Address, Digest
-from market.api.bodies import check_key, read_body, read_id
+from market.api.bodies import check_key, parsed, read_id
 from market.api.errors import Refused
 from market.api.front import Front, front_of
 from market.api.pages import page
@@ -38,7 +38,7 @@ from market.doors.group_door import (
     takes_no_pledges,
     unknown_campaign,
 )
-from market.ports import Kept
+from market.ports import OrderKind, SoundOrder
 
 ANSWERED_MAX = 500
 _ASKS_MAX = 1_000
@@ -59,7 +59,8 @@ async def open_campaign(request: Request) -> Response:
     campaign's id. The same again: 200, the same place.
     """
     front = front_of(request)
-    offer = await read_body(request, SignedCampaign)
+    body = await request.body()
+    offer = parsed(body, SignedCampaign, "body")
     domain = front.rules.group_buy_domain
     if domain is None:
         raise Refused(NOT_KEPT)
@@ -69,13 +70,8 @@ async def open_campaign(request: Request) -> Response:
     refused = check_campaign(
         offer, rules=front.rules, products=front.known_products, at=front.clock.now() // 1000
     )
-    if refused is None:
-        front.limiting.spend_account(offer.body.campaign.organiser)
-        kept = await front.in_thread(front.inbox.keep_campaign, key, offer, front.clock.now())
-        front.arrived()
-    else:
-        kept = await _kept_before(front, front.inbox.campaign_kept, key, refused)
-    return front.acknowledged([key], [kept])[0].response
+    sound = SoundOrder(kind=OrderKind.CAMPAIGN, id=key, octets=body)
+    return (await front.place(sound, offer.body.campaign.organiser, refused)).response
 
 
 @router.get("/group-buys", responses=answers(CampaignReport, many=True))
@@ -131,17 +127,13 @@ async def pledge(request: Request, campaign: str) -> Response:
     """
     front = front_of(request)
     key = read_id("campaign", campaign, Digest.parse)
-    signed = await read_body(request, Signed[Pledge])
+    body = await request.body()
+    signed = parsed(body, Signed[Pledge], "body")
     order = signed.payload.id
     check_key(request, order)
     refused = await _refused_pledge(front, key, signed)
-    if refused is None:
-        front.limiting.spend_account(signed.payload.buyer)
-        kept = await front.in_thread(front.inbox.keep_pledge, signed, front.clock.now())
-        front.arrived()
-    else:
-        kept = await _kept_before(front, front.inbox.pledge_kept, order, refused)
-    return front.acknowledged([order], [kept])[0].response
+    sound = SoundOrder(kind=OrderKind.PLEDGE, id=order, octets=body)
+    return (await front.place(sound, signed.payload.buyer, refused)).response
 
 
 async def _refused_pledge(front: Front, key: Digest, signed: Signed[Pledge]) -> Rejection | None:
@@ -176,8 +168,10 @@ async def pledge_report(request: Request, campaign: str, pledge: str) -> Respons
         read_id("pledge", pledge, Digest.parse),
     )
     report = await front.in_thread(front.groups.pledge, key)
-    if report is None and await front.in_thread(front.inbox.pledge_kept, key) is not None:
-        report = PledgeReport(pledge=key, campaign=of, state=PledgeState.WAITING)
+    if report is None:
+        kept = await front.in_thread(front.inbox.kept, OrderKind.PLEDGE, key)
+        if kept is not None:
+            report = PledgeReport(pledge=key, campaign=of, state=PledgeState.WAITING)
     if report is None or report.campaign != of:
         raise Refused(
             Rejection(
@@ -235,17 +229,6 @@ def _new(campaign: Digest, offer: CampaignOffer, front: Front) -> CampaignReport
         machines=0,
         missing_machines=offer.campaign.goal,
     )
-
-
-async def _kept_before(
-    front: Front, kept_as: Callable[[Digest], Kept | None], key: Digest, refused: Rejection
-) -> Kept:
-    """Its place, if it was taken in time and is handed in again too late."""
-    if refused.reason in (RejectReason.EXPIRED, RejectReason.WRONG_STATE):
-        kept = await front.in_thread(kept_as, key)
-        if kept is not None:
-            return kept
-    raise Refused(refused)
 
 
 def _spot_price(front: Front, product: int) -> Price | None:

@@ -42,7 +42,7 @@ from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.books.book import RestingAsk, RestingBid
 from market.health import health_of
 from market.matchmaker import Matchmaker
-from market.ports import SoundBid
+from market.ports import OrderKind, SoundOrder
 from market.rules import MarketRules, MatchmakerEvent
 from market.standing import Standing
 
@@ -163,9 +163,9 @@ def order(
     return SignedBid(bid=sign(bid, DOMAIN, key(signer or buyer)), terms=terms)
 
 
-def sound(signed: SignedBid) -> SoundBid:
+def sound(signed: SignedBid) -> SoundOrder:
     """As the door hands it to the inbox."""
-    return SoundBid(id=signed.bid.payload.id, octets=to_json(signed))
+    return SoundOrder(kind=OrderKind.BID, id=signed.bid.payload.id, octets=to_json(signed))
 
 
 def product(number: int = 1, gpus: int = 1, **changes: object) -> ProductRegistered:
