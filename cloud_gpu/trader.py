@@ -14,7 +14,7 @@ from cloud_gpu.ordering import STANDS_S, FutureRequest, future_wish, product_mea
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import RejectReason, SettingsInvalid
 from cloud_gpu.protocol.future_reports import FutureReport, Position, SeriesReport
-from cloud_gpu.protocol.futures import FutureOrder, Series, margin
+from cloud_gpu.protocol.futures import HORIZON_S, FutureOrder, Series, margin
 from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.orders import Cancellation, SignedCancellation
 from cloud_gpu.protocol.ports import Clock, MarketView
@@ -34,8 +34,6 @@ from cloud_gpu.vault import (
     require_receipt,
 )
 
-_HORIZON_S: Final = 366 * 24 * 3600
-"""How far ahead markets take orders."""
 _STATEMENT_S: Final = 600
 
 
@@ -237,8 +235,8 @@ class Trader:
                 f"a window whose deadline is after {format_utc(at)}",
                 "Choose a later window.",
             )
-        if series.window_start > at + _HORIZON_S:
-            last = format_utc(at + _HORIZON_S)
+        if series.window_start > at + HORIZON_S:
+            last = format_utc(at + HORIZON_S)
             raise refused(
                 RejectReason.DURATION_OUTSIDE_LIMITS, "start", start, f"{last} at the latest"
             )

@@ -44,8 +44,8 @@ class MarketGroupBuys:
         """Campaigns, of all products or one, in all states or one; oldest first."""
         filters = {"product": product, "state": state}
         query = {name: str(found) for name, found in filters.items() if found is not None}
-        query["limit"], kind = _SHOWN_MAX, tuple[CampaignReport, ...]
-        return PORTAL.call(self._market.ask, "GET", "/v1/group-buys", kind, query=query)
+        query["limit"] = _SHOWN_MAX
+        return PORTAL.call(self._market.listed, "/v1/group-buys", CampaignReport, query=query)
 
     def campaign(self, campaign: Digest) -> CampaignPage:
         """A campaign with its pledges."""
@@ -68,5 +68,4 @@ class MarketGroupBuys:
     def notices(self, account: Address, after: int) -> Sequence[CampaignNotice]:
         """What an account should know, after a notice's number."""
         query = {"account": str(account), "after": str(after), "limit": _SHOWN_MAX}
-        kind = tuple[CampaignNotice, ...]
-        return PORTAL.call(self._market.ask, "GET", "/v1/notices", kind, query=query)
+        return PORTAL.call(self._market.listed, "/v1/notices", CampaignNotice, query=query)

@@ -18,6 +18,8 @@ FUTURES: Final = "Futures"
 """The contract, also in its EIP-712 domain."""
 WINDOWS_S: Final = (3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 """The lengths that are traded, seconds."""
+HORIZON_S: Final = 366 * 24 * 3600
+"""How far ahead of a window markets take orders for it."""
 UNITS_MAX: Final = 64
 """Machines of one contract, delivered in one transaction; markets take no larger orders."""
 _HOUR_S: Final = 3600

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping, Set
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.futures import UNITS_MAX, WINDOWS_S, FutureOrder, Series, margin
+from cloud_gpu.protocol.futures import (
+    HORIZON_S,
+    UNITS_MAX,
+    WINDOWS_S,
+    FutureOrder,
+    Series,
+    margin,
+)
 from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
@@ -20,9 +27,6 @@ from market.books.book import Nonce
 from market.books.futures_book import FuturesBook, RestingFuture
 from market.books.ledger import Ledger
 from market.rules import MarketRules
-
-HORIZON_S = 366 * 24 * 3600
-"""How far ahead a window may begin."""
 
 
 def check_future(

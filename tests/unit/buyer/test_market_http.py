@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from cloud_gpu.adapters.market_group_buys import MarketGroupBuys
 from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.codec import to_builtins, to_json
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, RejectReason
@@ -53,6 +54,22 @@ async def test_what_is_read_becomes_values() -> None:
         assert await api.asks() == (advert(),)
         assert await api.products() == ()
         assert await api.report(BENCH.bid) == report
+
+
+def test_group_buys_and_their_notices_are_read_to_the_last_page() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        after = request.url.params.get("after", "")
+        asked.append((request.url.path, after))
+        headers = {} if after == "7" else {"Link": '<?after=7>; rel="next"'}
+        return httpx.Response(200, content=b"[]", headers=headers)
+
+    groups = MarketGroupBuys(market(answer))
+    assert groups.campaigns(None, None) == ()
+    assert groups.notices(MARKET.matcher, 3) == ()
+    listed, noticed = "/v1/group-buys", "/v1/notices"
+    assert asked == [(listed, ""), (listed, "7"), (noticed, "3"), (noticed, "7")]
 
 
 async def test_a_refusal_is_raised_with_everything_that_was_said() -> None:
