@@ -34,6 +34,7 @@ from cloud_gpu.protocol.adapters.evm_direct import explained, why_reverted
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
 from cloud_gpu.protocol.adapters.evm_sender import GAS_MAX, fees_of
 from cloud_gpu.protocol.adapters.evm_transaction import Fees, Transaction
+from cloud_gpu.protocol.adapters.patience import Patience
 from cloud_gpu.protocol.deployment import Deployment, DeploymentTerms
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
@@ -46,9 +47,11 @@ from cloud_gpu.protocol.identity import Signer
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
 
-_POLL_S: Final = 0.1
+_FIRST_POLL_S: Final = 0.005
+_POLL_S_MAX: Final = 0.1
+"""A devnet may mine at once, a public chain takes seconds."""
 _BUMP_AFTER_S: Final = 45.0
-_LOST_POLLS: Final = 5
+_LOST_POLLS: Final = 10
 """A number that is used up, without a receipt, for so many looks was not used by us."""
 
 Say = Callable[[str], None]
@@ -169,13 +172,17 @@ class _Deploying:
     def run(self) -> int:
         """Until every contract is mined and deep enough; the block where logs begin."""
         self._require_money()
+        patience, before = Patience(_FIRST_POLL_S, _POLL_S_MAX), self._progress
         while not self._turn():
             if time.monotonic() > self._give_up_at:
                 raise ChainUnavailable(
                     "the deployment did not come to its end in time. Nothing is lost:"
                     " run it again to go on"
                 )
-            time.sleep(_POLL_S)
+            if self._progress is not before:
+                patience.reset()
+            before = self._progress
+            time.sleep(patience.longer())
         for each in self.plan.contracts:
             check_code(self._rpc, each.contract, each.address)
         blocks = [step.block for step in self._progress.steps if step.block is not None]

@@ -27,6 +27,7 @@ from cloud_gpu.protocol.adapters.evm_outbox import Outbox
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.evm_sender import Sender
 from cloud_gpu.protocol.adapters.evm_skips import failure_of
+from cloud_gpu.protocol.adapters.patience import Patience
 from cloud_gpu.protocol.adapters.wallet import Wallet, prove_delegate
 from cloud_gpu.protocol.calls import ChainCall
 from cloud_gpu.protocol.chain_events import (
@@ -55,6 +56,7 @@ __all__ = [
 ResultT = TypeVar("ResultT")
 
 _THREADS: Final = 4
+_BACKOFF_S_MIN: Final = 0.05
 _BACKOFF_S_MAX: Final = 10.0
 
 
@@ -164,7 +166,7 @@ class EvmChain:
             blocks_at_once=self._blocks_at_once,
             on_reorganised=self._sender.chain_was_reorganised_after,
         )
-        patience = _Patience(self._poll_interval_s)
+        patience = self._patience()
         while True:
             for failure in await self._write(self._outbox.untold):
                 yield failure_of(failure.call, failure.error)
@@ -194,7 +196,7 @@ class EvmChain:
                 await anyio.sleep(self._poll_interval_s)
 
     async def _send(self) -> None:
-        patience = _Patience(self._poll_interval_s)
+        patience = self._patience()
         while True:
             self._wake = anyio.Event()
             try:
@@ -206,6 +208,9 @@ class EvmChain:
             patience.reset()
             with anyio.move_on_after(self._poll_interval_s if busy else math.inf):
                 await self._wake.wait()
+
+    def _patience(self) -> Patience:
+        return Patience(max(self._poll_interval_s, _BACKOFF_S_MIN), _BACKOFF_S_MAX)
 
     # Views: the newest block's state.
 
@@ -242,18 +247,3 @@ class EvmChain:
     async def _write(self, work: Callable[[], ResultT]) -> ResultT:
         """In a worker thread, to its end: the outbox must not be closed under it."""
         return await to_thread.run_sync(work, limiter=self._limiter)
-
-
-class _Patience:
-    """Waits that double from a first one, up to a bound, until something works again."""
-
-    def __init__(self, first_s: float) -> None:
-        self._first_s = self._next_s = max(first_s, 0.05)
-
-    def longer(self) -> float:
-        wait_s = self._next_s
-        self._next_s = min(2 * wait_s, _BACKOFF_S_MAX)
-        return wait_s
-
-    def reset(self) -> None:
-        self._next_s = self._first_s

@@ -13,6 +13,7 @@ from cloud_gpu.protocol.adapters.evm_abi import Revert, decode_revert
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc, RpcError, whole
 from cloud_gpu.protocol.adapters.evm_sender import GAS_MAX, fees_of
 from cloud_gpu.protocol.adapters.evm_transaction import Transaction
+from cloud_gpu.protocol.adapters.patience import Patience
 from cloud_gpu.protocol.errors import (
     ChainUnavailable,
     FundsTooSmall,
@@ -24,7 +25,9 @@ from cloud_gpu.protocol.units import format_tokens
 from cloud_gpu.protocol.values import Address
 
 _NONCE_TRIES: Final = 10
-_POLL_S: Final = 0.1
+_FIRST_POLL_S: Final = 0.005
+_POLL_S_MAX: Final = 0.1
+"""A devnet may mine at once, a public chain takes seconds."""
 
 
 class DirectSender:
@@ -49,7 +52,7 @@ class DirectSender:
                 self._rpc.call("eth_sendRawTransaction", "0x" + signed.raw.hex())
             except RpcError as error:
                 if error.says("nonce too low", "underpriced"):
-                    time.sleep(_POLL_S)  # another sender of this key was faster
+                    time.sleep(_POLL_S_MAX)  # another sender of this key was faster
                     continue
                 if not error.says("already known", "already imported"):
                     raise explained(self._rpc, self._key.address, error) from error
@@ -88,10 +91,11 @@ class DirectSender:
 
     def _receipt(self, transaction_hash: str, transaction: Transaction) -> Mapping[str, Any]:
         give_up_at = time.monotonic() + self._timeout_s
+        patience = Patience(_FIRST_POLL_S, _POLL_S_MAX)
         while time.monotonic() < give_up_at:
             receipt = self._rpc.call("eth_getTransactionReceipt", transaction_hash)
             if receipt is None:
-                time.sleep(_POLL_S)
+                time.sleep(patience.longer())
                 continue
             gas_used = whole(receipt["gasUsed"])
             self.gas_used += gas_used
