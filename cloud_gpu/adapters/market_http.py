@@ -59,6 +59,7 @@ class HttpMarket:
             timeout=_TIMEOUT_S,
             transport=transport,
             trust_env=not _is_here(self.url),  # a proxy cannot reach a market on this machine
+            verify=urlsplit(self.url).scheme != "http",  # as in `Rpc`
             headers={"accept": "application/json"},
         )
 
