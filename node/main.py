@@ -1,20 +1,22 @@
-"""Wires the node: settings, key, chain, overlay, runtime, provider, runner. It decides nothing."""
+"""Wires the node: settings, key, chain, overlay, runtime, provider, runner. It decides nothing.
+
+What the daemon alone needs (chain, overlay, engine) is imported by it, since it takes a second.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
-from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.clock import SystemClock
 from cloud_gpu.protocol.adapters.command_line import run_command_line
-from cloud_gpu.protocol.adapters.evm import EvmChain, read_deployment
-from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
@@ -24,7 +26,6 @@ from cloud_gpu.protocol.events import DrainAsked, NodeStarted, NoticeWanted, Pro
 from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.topics import ASKS_TOPIC
 from node.adapters.binding import read_binding
-from node.adapters.checkup import examine
 from node.adapters.control import Answers, ask_daemon, serve_control
 from node.adapters.faults import with_fault
 from node.adapters.files import read_settings
@@ -35,13 +36,17 @@ from node.adapters.performer import Performer, lane_of
 from node.adapters.probes import Probes, survey
 from node.adapters.ready import say_ready
 from node.adapters.room import MachineRoom
-from node.adapters.runtimes import choose_runtime
 from node.announcing import Announcements
 from node.cli.app import app
 from node.cli.outside import Outside
 from node.notices import NoticeOutlook
 from node.provider import Provider
 from node.settings import NodeSettings
+from node.standing import Finding
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.evm import EvmChain
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 
 def main() -> None:
@@ -56,6 +61,13 @@ def main() -> None:
     sys.exit(run_command_line(app, "cloud-gpu-node", outside, sys.argv[1:]))
 
 
+def examine(settings: NodeSettings) -> Iterator[Finding]:
+    """What `doctor` finds."""
+    from node.adapters import checkup
+
+    return checkup.examine(settings)
+
+
 def serve_settings(settings: NodeSettings) -> int:
     """Run the daemon until it is told to stop; its exit code."""
     configure_logs(settings.log_level)
@@ -64,6 +76,9 @@ def serve_settings(settings: NodeSettings) -> int:
 
 async def serve(settings: NodeSettings) -> None:
     """The daemon."""
+    from cloud_gpu.protocol.adapters.evm import EvmChain
+    from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
+
     settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
@@ -106,6 +121,9 @@ async def _run(
     overlay: Overlay,
     nursery: trio.Nursery,
 ) -> None:
+    from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
+    from node.adapters.runtimes import choose_runtime
+
     folder = settings.data_folder
     store = ArtifactStore(folder / "artifacts", settings.artifacts_mib * 2**20)
     performer = Performer(chain)

@@ -243,6 +243,15 @@ def test_the_package_imports_nothing_when_loaded() -> None:
     assert not [name for name in loaded if name.startswith("cloud_gpu.")]
 
 
+@pytest.mark.parametrize("party", ["node", "verifier"])
+def test_a_command_that_runs_no_daemon_waits_for_no_library_of_one(party: str) -> None:
+    program = f"import sys, {party}.main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"libp2p", "docker", "eth_abi", "httpx"} & set(loaded)
+
+
 def test_every_public_name_can_be_fetched() -> None:
     program = (
         "import cloud_gpu\n"

@@ -1,4 +1,7 @@
-"""Wires the verifier: settings, keys, chain, overlay, coordinator, runner. It decides nothing."""
+"""Wires the verifier: settings, keys, chain, overlay, coordinator, runner. It decides nothing.
+
+What the daemon alone needs (chain, overlay) is imported by it, since it takes a second.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,14 @@ import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
-from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.adapters.clock import SystemClock
 from cloud_gpu.protocol.adapters.command_line import run_command_line
 from cloud_gpu.protocol.adapters.deployment_files import read_deployment
-from cloud_gpu.protocol.adapters.evm import EvmChain
-from cloud_gpu.protocol.adapters.gossip import Overlay, OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.adapters.logs import configure_logs
 from cloud_gpu.protocol.adapters.runner import Runner, run_trio
@@ -40,6 +41,10 @@ from verifier.cli.app import app
 from verifier.cli.outside import Audited, Outside
 from verifier.coordinator import Coordinator
 from verifier.settings import VerifierSettings, parse_settings
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.evm import EvmChain
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 
 def main() -> None:
@@ -76,6 +81,9 @@ def serve_settings(settings: VerifierSettings) -> int:
 
 async def serve(settings: VerifierSettings) -> None:
     """The daemon."""
+    from cloud_gpu.protocol.adapters.evm import EvmChain
+    from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
+
     settings.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = load_key(settings.keystore, settings.password_file)
     deployment = read_deployment(settings.deployment)
@@ -111,6 +119,8 @@ async def _audit(
     repeater: Repeater,
     nursery: trio.Nursery,
 ) -> None:
+    from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
+
     records = Records(settings.data_folder / "records")
     coordinator = Coordinator(
         deployment=deployment,

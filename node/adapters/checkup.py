@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -14,7 +15,7 @@ import requests
 
 from cloud_gpu.protocol.adapters import evm_views as views
 from cloud_gpu.protocol.adapters.bindings import lease_book
-from cloud_gpu.protocol.adapters.evm import read_deployment
+from cloud_gpu.protocol.adapters.deployment_files import read_deployment
 from cloud_gpu.protocol.adapters.evm_rpc import Rpc
 from cloud_gpu.protocol.adapters.keystore import load_key
 from cloud_gpu.protocol.deployment import Deployment
@@ -145,10 +146,9 @@ def _engine(settings: NodeSettings) -> str:
     if settings.runtime is RuntimeChoice.PROCESS:
         return "process runtime: jobs are not isolated from this machine"
     try:
-        client = docker.from_env(timeout=5)
-        version = client.version()["Version"]
-        runtimes = sorted(client.info()["Runtimes"])
-        client.close()
+        with closing(docker.from_env(timeout=5)) as client:
+            version = client.version()["Version"]
+            runtimes = sorted(client.info()["Runtimes"])
     except (docker.errors.DockerException, requests.RequestException) as error:
         if settings.runtime is RuntimeChoice.AUTO:
             return "no Docker engine answers: jobs would run as plain processes"

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
-from cloud_gpu.protocol.adapters.artifact_exchange import Direction
 from cloud_gpu.protocol.adapters.artifacts import ArtifactMissing, ArtifactStore
 from cloud_gpu.protocol.errors import ArtifactRejected
 from cloud_gpu.protocol.identity import PeerId
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.artifact_exchange import Direction
 
 UNCLAIMED_S: Final = 3_600
 _SWEEP_EVERY_S: Final = 600.0

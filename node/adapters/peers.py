@@ -7,11 +7,10 @@ to its sender's face and goes no further.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.audit_messages import AuditMessage
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import (
@@ -34,6 +33,9 @@ from cloud_gpu.protocol.topics import (
     AUDIT_PROTOCOL,
     MESSAGE_PROTOCOL,
 )
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 _SEND_S: Final = 10.0
 

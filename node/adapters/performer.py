@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-from cloud_gpu.protocol.adapters.evm import EvmChain
 from cloud_gpu.protocol.effects import (
     KillJob,
     PauseContainer,
@@ -23,6 +23,9 @@ from cloud_gpu.protocol.effects import (
 from cloud_gpu.protocol.events import ProviderEvent
 from node.adapters.peers import Peers
 from node.adapters.room import MachineRoom
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.evm import EvmChain
 
 
 class Performer:

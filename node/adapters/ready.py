@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cloud_gpu.protocol.adapters.gossip import Overlay
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 
 def say_ready(overlay: Overlay, runtime: str, stand_ins: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,9 +120,8 @@ def _process(
 def _engine() -> docker.DockerClient | None:
     """A client of the engine that answers here, if one does."""
     try:
-        asking = docker.from_env(timeout=_FIRST_ANSWER_S)
-        asking.ping()
-        asking.close()
+        with closing(docker.from_env(timeout=_FIRST_ANSWER_S)) as asking:
+            asking.ping()
         return docker.from_env(timeout=_ENGINE_S, max_pool_size=_CONNECTIONS)
     except (docker.errors.DockerException, requests.RequestException) as error:
         _log.info("no_engine", error=str(error)[:300])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
-from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 from cloud_gpu.protocol.adapters.artifacts import ArtifactStore
 from cloud_gpu.protocol.errors import (
     ArtifactRejected,
@@ -18,6 +18,9 @@ from cloud_gpu.protocol.errors import (
     RequestTimedOut,
 )
 from cloud_gpu.protocol.job import FileRef
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.artifact_exchange import ArtifactExchange
 
 Source = str | Sequence[str]
 """A peer id, or multiaddrs of one peer."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 import trio
 
-from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.audit_messages import AuditMessage, SignedVerifierNotice
 from cloud_gpu.protocol.codec import from_builtins, from_json
 from cloud_gpu.protocol.errors import PeerUnreachable, RequestRefused, RequestTimedOut
@@ -28,6 +27,9 @@ from cloud_gpu.protocol.identity import PeerId
 from cloud_gpu.protocol.orders import SignedAdvert
 from cloud_gpu.protocol.ports import Chain
 from cloud_gpu.protocol.topics import ASKS_PROTOCOL, ASKS_TOPIC, AUDIT_PROTOCOL, VERIFIERS_TOPIC
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 _LIST_TIMEOUT_S: Final = 10.0
 _LISTED_MAX: Final = 5_000

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import structlog
 
-from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import (
     Connect,
@@ -24,6 +23,9 @@ from cloud_gpu.protocol.ports import Chain
 from cloud_gpu.protocol.topics import AUDIT_PROTOCOL, VERIFIERS_TOPIC
 from verifier.adapters.records import Records
 from verifier.adapters.replay import Replays
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 _SEND_S: Final = 10.0
 

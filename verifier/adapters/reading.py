@@ -6,8 +6,6 @@ import tempfile
 from contextlib import aclosing
 from pathlib import Path
 
-from cloud_gpu.protocol.adapters.evm import EvmChain
-from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
 from cloud_gpu.protocol.adapters.keystore import new_secret
 from cloud_gpu.protocol.audit_messages import AuditRecord
 from cloud_gpu.protocol.chain_events import ChainAdvanced
@@ -29,6 +27,8 @@ def read_text(path: Path) -> str:
 
 async def read_chain(rpc: str, deployment: Deployment) -> Ledger:
     """The chain from the deployment's first block to its newest. Raises ChainUnavailable."""
+    from cloud_gpu.protocol.adapters.evm import EvmChain
+
     ledger, reader = Ledger(), LocalKey(new_secret())
     with tempfile.TemporaryDirectory(prefix="cloud-gpu-verifier-") as folder:
         async with EvmChain(rpc, deployment, reader, Path(folder, "outbox.sqlite3")) as chain:
@@ -51,6 +51,8 @@ def read_record(path: Path) -> AuditRecord:
 
 async def ask_record(verifier: str, batch: str) -> AuditRecord:
     """A record from a verifier's peer. Raises PeerUnreachable, RequestRefused, RequestTimedOut."""
+    from cloud_gpu.protocol.adapters.gossip import OverlaySettings, open_overlay
+
     async with open_overlay(OverlaySettings(topics=()), new_secret()) as overlay:
         answer = await overlay.request((verifier,), RECORD_PROTOCOL, batch.encode())
     try:

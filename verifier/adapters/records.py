@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
-from cloud_gpu.protocol.adapters.gossip import Overlay
 from cloud_gpu.protocol.audit_messages import AuditRecord
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import RequestRefused
 from cloud_gpu.protocol.topics import RECORD_PROTOCOL
+
+if TYPE_CHECKING:
+    from cloud_gpu.protocol.adapters.gossip import Overlay
 
 _NAME: Final = re.compile(rb"0x[0-9a-fA-F]{40}/\d{1,10}/\d{1,8}#\d{1,5}")
 
