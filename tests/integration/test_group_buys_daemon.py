@@ -127,7 +127,9 @@ def replayed(config: Path, reports: int) -> None:
 async def test_five_people_fund_five_machines_and_each_leases_one(
     trading: Trading, market: MarketDaemon, config: Path
 ) -> None:
-    buying = group_buying(trading, *NAMES, goal=5, within_s=3_600)
+    anvil = trading.deployed.anvil
+    with anvil.at_once():
+        buying = group_buying(trading, *NAMES, goal=5, within_s=3_600)
     everybody = (*buying.members, trading.provider, trading.matcher)
     before = buying.cash(*everybody)
     opened(market, buying)
@@ -153,11 +155,12 @@ async def test_five_people_fund_five_machines_and_each_leases_one(
         GroupLease(lease=trading.lease(index=n), buyer=each.buyer, advert=adverts[n])
         for n, each in enumerate(sorted(leases, key=lambda each: each.lease.index))
     ]
-    for each, member in zip(leases, buying.members, strict=True):
-        buying.run(each.lease, member)
-    trading.deployed.anvil.pass_time(DURATION_S + 10)
-    for each, member in zip(leases, buying.members, strict=True):
-        buying.settle(each.lease, member)
+    with anvil.at_once():
+        for each, member in zip(leases, buying.members, strict=True):
+            buying.run(each.lease, member)
+        anvil.pass_time(DURATION_S + 10)
+        for each, member in zip(leases, buying.members, strict=True):
+            buying.settle(each.lease, member)
     fee = share_down(buying.cost, FEE).value * 5
     paid = buying.cost.value * 5
     after = buying.cash(*everybody)
@@ -176,7 +179,8 @@ async def test_five_people_fund_five_machines_and_each_leases_one(
 def test_a_missed_goal_gives_everybody_all_of_it_back(
     trading: Trading, market: MarketDaemon, config: Path
 ) -> None:
-    buying = group_buying(trading, *NAMES, goal=6, within_s=3_600)
+    with trading.deployed.anvil.at_once():
+        buying = group_buying(trading, *NAMES, goal=6, within_s=3_600)
     before = buying.cash(*buying.members)
     opened(market, buying)
     for member in buying.members[:2]:

@@ -50,6 +50,13 @@ class Anvil:
     def automine(self, on: bool) -> None:
         self.rpc.call("evm_setAutomine", on)
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Blocks come with transactions, not one a second: for what a test sends one by one."""
+        self.automine(True)
+        yield
+        self.rpc.call("evm_setIntervalMining", 1)
+
     def pass_time(self, seconds: int) -> None:
         """The chain's clock, not ours."""
         self.rpc.call("evm_increaseTime", seconds)
