@@ -59,15 +59,28 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database_url(
+KINDS = ("sqlite", pytest.param("postgres", marks=pytest.mark.postgres))
+"""Of databases that a market may use: parameters of a fixture."""
+
+
+@contextmanager
+def empty_database_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """An empty database of each kind that a market may use."""
+    """One of the kind that is the fixture's parameter."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path_factory.mktemp('store') / 'market.sqlite3'}"
         return
     with empty_database(request.getfixturevalue("postgres_server")) as url:
+        yield url
+
+
+@pytest.fixture(params=KINDS)
+def database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """An empty database of each kind."""
+    with empty_database_of(request, tmp_path_factory) as url:
         yield url
 
 
