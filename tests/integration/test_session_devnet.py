@@ -128,7 +128,7 @@ def test_a_job_in_the_background_is_followed_and_killed(world: Renting) -> None:
         job.kill()
         result = job.wait()
         assert result.outcome.value == "killed"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
 
 
 def test_two_sessions_side_by_side_share_the_wallet(world: Renting) -> None:
@@ -305,14 +305,14 @@ def test_ctrl_c_ends_it_within_seconds_and_leaves_no_lease(world: Renting, after
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=30)
     assert child.returncode != 0
-    assert time.monotonic() - began < 12, out
+    assert time.monotonic() - began < 25, out
 
     async def open_leases() -> list[object]:
         async with open_client(world.settings) as client:
             states = [each.state.value for each in await client.leases()]
             return [state for state in states if state in ("funded", "active")]
 
-    deadline = time.monotonic() + 5  # the market hears of it a block later
+    deadline = time.monotonic() + 30  # the market hears of it a block later
     while (left := PORTAL.call(open_leases)) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert left == [], out

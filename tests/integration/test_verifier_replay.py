@@ -141,7 +141,7 @@ async def test_another_provider_repeats_it_and_the_results_are_compared(
     assert bench.store.has(RIGHT.sha256)  # for the other verifier
 
     # After a restart nothing is paid for twice; who may not run it again does not count.
-    with trio.fail_after(1):
+    with trio.fail_after(3):  # less than any lease takes
         again = await bench.run(replay)
     assert again == done
     assert done.auditor is not None
@@ -199,9 +199,9 @@ async def test_a_cancelled_one_ends_its_lease_while_others_go_on(
             await wait_for_active(1, within_s=40)
             short = await repeater.ask(**request("short", "print(1)"))
             assert short["exit_code"] == 0
-            await wait_for_active(1, within_s=5)
+            await wait_for_active(1, within_s=20)
             nursery.cancel_scope.cancel()
-        await wait_for_active(0, within_s=5)
+        await wait_for_active(0, within_s=20)
 
 
 def is_active(lease: LeaseReport) -> bool:

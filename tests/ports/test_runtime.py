@@ -204,7 +204,7 @@ def processes_of(job: object) -> list[int]:
 async def test_a_job_that_never_started_can_be_killed(runtime: Bench) -> None:
     spec = runtime.python("print(1)")
     await runtime.runtime.kill_job(LEASE, spec.id)
-    exited = await runtime.exited(spec, within_s=5)
+    exited = await runtime.exited(spec, within_s=20)
     assert exited.outcome is JobOutcome.KILLED
     await runtime.runtime.start_job(spec)
     assert runtime.told[-1] == exited, "and then it does not start any more"
@@ -255,7 +255,7 @@ async def test_removing_a_lease_ends_its_jobs_and_leaves_nothing(runtime: Bench)
     await runtime.runtime.start_job(spec)
     await runtime.hear(OutputRead, spec.id)
     await runtime.runtime.remove(LEASE)
-    exited = await runtime.exited(spec, within_s=1)
+    exited = await runtime.exited(spec, within_s=20)
     assert exited.outcome is JobOutcome.KILLED
     assert not processes_of(spec.id)
     assert not list((runtime.folder / "data" / "leases").iterdir())

@@ -91,7 +91,7 @@ async def take(overlay: Overlay, count: int, timeout_s: float = 10.0) -> list[by
     return taken
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
     """Whether it came true in time."""
     with trio.move_on_after(timeout_s):
         while not condition():  # noqa: ASYNC110  # the condition is anyone's state

@@ -187,7 +187,7 @@ def test_ctrl_c_cancels_the_call_and_is_raised_where_it_was_waited() -> None:
     out, _ = child.communicate(timeout=20)
     assert out == "ended\nraised\n"
     assert child.returncode == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_a_program_that_ends_in_the_middle_ends_quickly_and_cleanly() -> None:
@@ -202,4 +202,4 @@ def test_a_program_that_ends_in_the_middle_ends_quickly_and_cleanly() -> None:
     )
     assert done.stdout == "begun\nended\n"
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 15
