@@ -21,15 +21,21 @@ WITH_NODE = PATH="$(FORGE_BIN):$$PATH:$(WHEEL)/bin"
 NPM       = $(if $(CHAIN),node $(WHEEL)/lib/node_modules/npm/bin/npm-cli.js,npm)
 FORGE     = cd contracts && $(WITH_NODE) forge
 
-# Two workers for two cores; a file stays on one worker, so what it starts is started once. What
-# fills both cores by itself, and watches the clock, goes first and alone (exit code 5: -k chose none).
+# Two workers for two cores; a file stays on one worker, so what it starts is started once, and files
+# keep their order, or those of few and long tests would come last. Exit code 5: -k chose none.
 PYTEST_ARGS ?=
-PYTEST      = $(BIN)/pytest -n 2 --dist loadfile -m "not alone" $(PYTEST_ARGS)
+PYTEST      = $(BIN)/pytest $(PYTEST_ARGS)
+TWO         = -n 2 --dist loadfile --no-loadscope-reorder
+OR_NONE     = || test $$? = 5
+# Tests that start processes and watch the clock. All others compute.
+STARTING    = tests/e2e/ tests/integration/ tests/ports/
+COMPUTING   = $(filter-out $(STARTING),$(wildcard tests/*/ tests/test_*.py))
 
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench contracts mutants coverage prove lock clean
+.PHONY: help demo test starting computing check check-python check-contracts bench contracts mutants \
+        coverage prove lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,15 +44,28 @@ demo: .venv/.ready  ## trade, job, payment and balance sheet on a fresh devnet (
 	@$(BIN)/cloud-gpu demo $(ARGS)
 
 test: .venv/.ready contracts/node_modules/.package-lock.json  ## all tests (PYTEST_ARGS="-k word")
-	$(FORGE) test
-	$(BIN)/pytest -m alone $(PYTEST_ARGS) || test $$? = 5
-	$(PYTEST)
+	$(MAKE) --no-print-directory --jobs=2 --keep-going starting computing
 
-check: .venv/.ready contracts/node_modules/.package-lock.json  ## format, lint, types, imports, contracts
+# What fills both cores by itself, and watches the clock, goes first and alone.
+starting:
+	$(PYTEST) -m alone $(STARTING) $(OR_NONE)
+	$(PYTEST) -m "not alone" $(TWO) $(STARTING) $(OR_NONE)
+
+# Takes what the other leaves of the cores, so waits cost nothing, and is told of when it ends.
+computing:
+	@renice -n 15 -p $$$$ >/dev/null; \
+	    said=$$( { ($(FORGE) test) && { $(PYTEST) $(TWO) $(COMPUTING) $(OR_NONE); }; } 2>&1); \
+	    code=$$?; printf '\n%s\n' "$$said"; exit $$code
+
+check: check-python check-contracts  ## format, lint, types, imports, contracts
+
+check-python: .venv/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+check-contracts: .venv/.ready contracts/node_modules/.package-lock.json
 	$(FORGE) fmt --check
 	$(FORGE) build --sizes --skip test script
 	$(WITH_NODE) $(BIN)/python -m contracts.script.export --check
