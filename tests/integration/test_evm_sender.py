@@ -53,7 +53,7 @@ def waiting(deployed: Deployed, owner: LocalKey) -> dict[str, Any]:
     return entries
 
 
-async def until(true: Callable[[], bool], within_s: float = 15) -> None:
+async def until(true: Callable[[], bool], within_s: float = 60) -> None:
     with anyio.move_on_after(within_s):
         while not true():  # noqa: ASYNC110  # the chain sends no event for it
             await anyio.sleep(0.02)

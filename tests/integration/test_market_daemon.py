@@ -203,7 +203,7 @@ def acknowledged_until_killed(
         futures: list[Future[None]] = [pool.submit(place, order) for order in orders]
     failures = [future.exception() for future in futures if future.exception() is not None]
     assert all(isinstance(failure, httpx.HTTPError) for failure in failures), failures
-    market.process.wait(timeout=20)
+    market.process.wait(timeout=60)
     return receipts
 
 

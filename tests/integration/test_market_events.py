@@ -91,7 +91,7 @@ async def heard(
     found: list[News | Cut] = []
     async with HttpMarket(url) as market:
         wanted = Interest(topics=topics, product=product, account=account, wish=signed)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with market.watch(wanted, after) as events:
                 while len(found) < count:
                     found.append(await anext(events))
@@ -304,7 +304,7 @@ async def test_the_stream_is_plain_server_sent_events(api: Api, url: str) -> Non
     api.view.write([listed(advert("ada"))])
     host, _, port = url.removeprefix("http://").partition(":")
     text = b""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             await stream.send_all(b"GET /v1/events HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 0\r\n\r\n")
             while b"data:" not in text:

@@ -121,7 +121,7 @@ async def test_an_opening_sent_before_a_kill_and_mined_meanwhile_is_not_sent_aga
         anvil.automine(False)
         first = sent("latest")
         before.place(order)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while sent("pending") == first:  # noqa: ASYNC110  another process's doing
                 await trio.sleep(0.05)
     market.kill()
@@ -134,7 +134,7 @@ async def test_an_opening_sent_before_a_kill_and_mined_meanwhile_is_not_sent_aga
     leases = again.get("/v1/leases").json()
     assert [lease["state"] for lease in leases] == [LeaseState.FUNDED.value]
     block = anvil.block()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while anvil.block() < block + 3:  # noqa: ASYNC110  another process's doing
             await trio.sleep(0.1)
     assert sent("pending") == first + 1

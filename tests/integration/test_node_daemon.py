@@ -67,7 +67,7 @@ async def opened(
     trading: Trading, node: NodeDaemon, buyer: BuyerSide, chain: EvmChain, duration: int = 60
 ) -> LeaseKey:
     """Match the node's own ask, as its market would."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not (adverts := await buyer.adverts(node)):  # noqa: ASYNC110 another process's
             await trio.sleep(0.2)
     ask = adverts[0].body.ask
@@ -77,7 +77,7 @@ async def opened(
     return trading.lease(seq=ask.payload.seq)
 
 
-async def seen(chain: EvmChain, kind: type[EventT], within_s: float = 30) -> EventT:
+async def seen(chain: EvmChain, kind: type[EventT], within_s: float = 60) -> EventT:
     with trio.fail_after(within_s):
         async with aclosing(chain.events()) as events:
             async for event in events:
@@ -156,12 +156,12 @@ async def test_a_job_runs_from_ask_to_settlement(
             assert fetched.read_bytes() == b"done"
 
             await closed_early(buyer, node, chain, lease)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while [  # noqa: ASYNC110
                     a.body.ask.payload.seq for a in await buyer.adverts(node)
                 ] != [2]:
                     await trio.sleep(0.2)
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while any((tmp_path / "data/leases").iterdir()):  # noqa: ASYNC110
                     await trio.sleep(0.1)
     finally:
@@ -230,7 +230,7 @@ async def test_jobs_end_with_the_daemon_where_the_settings_say_so(
     finally:
         end_jobs_below(tmp_path)
         node.process.kill()
-        node.process.wait(timeout=20)
+        node.process.wait(timeout=60)
 
 
 def supervisors_below(folder: Path) -> list[int]:
@@ -266,7 +266,7 @@ async def test_an_operator_sees_probes_and_drains_the_node(
     node = start_node(config)
     try:
         async with buyer_side(trading, tmp_path) as buyer:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while not await buyer.adverts(node):  # noqa: ASYNC110 another process's
                     await trio.sleep(0.2)
             status = json.loads(command(config, "status", "--json").stdout)

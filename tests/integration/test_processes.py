@@ -38,7 +38,7 @@ def start(folder: Path, program: str, name: str = "child") -> Child:
     return Child(name, python(program), folder, os.environ)
 
 
-def wait_until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+def wait_until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come true in time"

@@ -81,7 +81,7 @@ class Verifier:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while not condition():  # noqa: ASYNC110
                 await trio.sleep(0.02)
 
@@ -175,7 +175,7 @@ async def test_it_says_what_the_coordinator_decides(verifier: Verifier) -> None:
 
     heartbeat = notice(FIRST, "first")
     await verifier.performer(PublishVerifier(notice=heartbeat))
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         message = await verifier.other.messages(VERIFIERS_TOPIC).receive()
     assert message.payload == to_json(heartbeat)
 

@@ -86,12 +86,12 @@ class Anvil:
         """A clean end: with --state, Anvil writes its chain down."""
         self.rpc.close()
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
     def kill(self) -> None:
         self.rpc.close()
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
 
 def start_anvil(*options: str, port: int = 0) -> Anvil:

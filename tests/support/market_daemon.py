@@ -54,13 +54,13 @@ class MarketDaemon:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         self.client.close()
 
     def end(self) -> int:
         self.process.terminate()
         self.client.close()
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
     def get(self, path: str) -> httpx.Response:
         return self.client.get(path)
@@ -76,7 +76,7 @@ class MarketDaemon:
         assert answer.status_code == 200, answer.text
         return from_json(answer.content, BidReport)
 
-    async def report_in(self, bid: Digest, *wanted: BidState, within_s: float = 30) -> BidReport:
+    async def report_in(self, bid: Digest, *wanted: BidState, within_s: float = 60) -> BidReport:
         """Ask until the bid is in one of these states."""
         with trio.fail_after(within_s):
             while True:
@@ -85,7 +85,7 @@ class MarketDaemon:
                     return report
                 await trio.sleep(0.05)
 
-    async def asks(self, count: int, within_s: float = 20) -> list[SignedAdvert]:
+    async def asks(self, count: int, within_s: float = 60) -> list[SignedAdvert]:
         """Ask until so many asks are listed."""
         with trio.fail_after(within_s):
             while True:
@@ -95,7 +95,7 @@ class MarketDaemon:
                     return found
                 await trio.sleep(0.05)
 
-    async def explained(self, bid: Digest, within_s: float = 10) -> BidReport:
+    async def explained(self, bid: Digest, within_s: float = 60) -> BidReport:
         """Ask until the market says why a bid waits."""
         with trio.fail_after(within_s):
             while True:

@@ -68,11 +68,11 @@ class NodeDaemon:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
     def end(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
 
 def node_config(
@@ -172,7 +172,7 @@ class BuyerSide:
         await self.overlay.request(node.addresses, "/cloud-gpu/message/1", to_json(message))
 
     async def ask(
-        self, node: NodeDaemon, message: Message, kind: type[MessageT], within_s: float = 20
+        self, node: NodeDaemon, message: Message, kind: type[MessageT], within_s: float = 60
     ) -> MessageT:
         """Say it every half second until the answer comes, as everybody does who waits."""
         with trio.fail_after(within_s):
@@ -182,7 +182,7 @@ class BuyerSide:
                 with trio.move_on_after(0.5):
                     return await self.hear(kind)
 
-    async def hear(self, kind: type[MessageT], within_s: float = 20) -> MessageT:
+    async def hear(self, kind: type[MessageT], within_s: float = 60) -> MessageT:
         with trio.fail_after(within_s):
             while True:
                 for message in self.heard:

@@ -32,7 +32,7 @@ class Watch:
     def all(self, kind: type[EventT]) -> list[EventT]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def until(self, true: Callable[[], bool], what: str, within_s: float = 20) -> None:
+    async def until(self, true: Callable[[], bool], what: str, within_s: float = 60) -> None:
         with anyio.move_on_after(within_s):
             while not true():
                 await self._more.wait()
@@ -43,7 +43,7 @@ class Watch:
         self,
         kind: type[EventT],
         such_that: Callable[[EventT], bool] = lambda _: True,
-        within_s: float = 20,
+        within_s: float = 60,
     ) -> EventT:
         """The first event of a kind, past ones included."""
 
