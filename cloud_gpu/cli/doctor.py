@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cloud_gpu.cli.exits import ExitCode
@@ -47,6 +49,9 @@ def doctor(run: Invocation) -> int:
             check("vault", lambda: _vault(run, settings))
         if wallet and chain:
             check("market", lambda: _market(run, settings))
+            for url in settings.other_markets.split():
+                elsewhere = replace(settings, market=url, other_markets="")
+                check("other market", partial(_market, run, elsewhere))
     run.say.result("doctor", {"ok": code == 0, "checks": checks}, lambda: _table(checks))
     if code == 0:
         run.say.next("cloud-gpu ls")

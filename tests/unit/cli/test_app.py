@@ -242,6 +242,22 @@ def test_doctor_exits_with_the_first_failure_and_names_each_fix(capsys: Captured
     }
 
 
+def test_doctor_asks_every_market_for_itself(capsys: Captured) -> None:
+    class Three(PretendWorld):
+        def settings(self, flags: Mapping[str, str | None]) -> Settings:
+            return Settings(max_price="1.00", market="http://a", other_markets="http://b http://c")
+
+        def ask(self, settings: Settings, work: Any, say: Any, within_s: float | None) -> Any:
+            raise MarketUnavailable(f"{settings.market} alone: {not settings.other_markets}")
+
+    assert called(Three(), "doctor", "--json") == ExitCode.UNAVAILABLE
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [(c["check"], c["found"]) for c in checks if not c["ok"]][-2:] == [
+        ("other market", "http://b alone: True"),
+        ("other market", "http://c alone: True"),
+    ]
+
+
 def test_doctor_without_settings_stops_there(capsys: Captured) -> None:
     class Unset(PretendWorld):
         def settings(self, flags: Mapping[str, str | None]) -> Settings:
