@@ -196,7 +196,7 @@ class Buyer:
             return []
         match event:
             case BidAcknowledged():
-                placement.acknowledged(event.receipt, self._time.at(now))
+                placement.acknowledged(event.receipt, unix_seconds(now))
             case BidRefused():
                 placement.refused(event.bid, event.rejection)
             case BidReported():

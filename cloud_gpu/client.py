@@ -38,7 +38,7 @@ from cloud_gpu.quoting import Quote, look_up
 from cloud_gpu.rhythm import Rhythm
 from cloud_gpu.spending import Promises, Purse, require_funds
 from cloud_gpu.taking import Given, lease_given, lease_opened
-from cloud_gpu.vault import others_that_answer, require_market
+from cloud_gpu.vault import others_that_answer, require_market, require_receipt
 
 __all__ = ["Client", "Job", "Lease"]
 
@@ -162,8 +162,12 @@ class Client:
         return wanted.bids
 
     async def submit(self, order: SignedBid) -> SignedReceipt:
-        """Hand in a bid that was signed before. Raises `Rejected`, `MarketUnavailable`."""
-        return await self._market.place(order)
+        """Hand in a bid that was signed before. Raises `Rejected`; `MarketUnavailable`, also for a
+        receipt that is not the market's.
+        """
+        bid, found = order.bid.payload, await self._market.place(order)
+        at = self._clock.now() // 1000
+        return require_receipt(found, bid.id, self._deployment, market=bid.matcher, at=at)
 
     async def report(self, bid: Digest) -> BidReport:
         """How far a bid is, by the market's word. Raises `Rejected` for an unknown one."""

@@ -7,6 +7,7 @@ and what is locked is read from the chain.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Final, Protocol
 
 from cloud_gpu.campaigns import campaign_wish
@@ -32,7 +33,7 @@ from cloud_gpu.protocol.group_reports import (
     PledgeReport,
 )
 from cloud_gpu.protocol.identity import Signer
-from cloud_gpu.protocol.ports import MarketView
+from cloud_gpu.protocol.ports import Clock, MarketView
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import SignedReceipt
 from cloud_gpu.protocol.signing import Signed, sign, state
@@ -105,6 +106,7 @@ class GroupBuyer:
         signer: Signer,
         market: GroupMarket,
         deployment: Deployment,
+        clock: Clock,
         draw: Callable[[], int],
     ) -> None:
         """`signer` is the account's own key; `draw` gives any numbers: they spread nonces."""
@@ -115,7 +117,7 @@ class GroupBuyer:
             )
         self.market = market
         self._account, self._signer, self._deployment = account, signer, deployment
-        self._draw = draw
+        self._clock, self._draw = clock, draw
 
     @property
     def address(self) -> Address:
@@ -161,11 +163,10 @@ class GroupBuyer:
         providers: Sequence[str] = (),
     ) -> CampaignOffer:
         """A campaign in words, for `open`; see `campaign_wish`. Raises `WordUnclear`."""
-        found = require_market(self.market.describe(), self._deployment)
         return campaign_wish(
             organiser=self.address,
             product=self.product(gpu_type),
-            market_id=found.market_id,
+            market_id=self._described.market_id,
             price=price,
             duration=duration,
             goal=goal,
@@ -180,11 +181,11 @@ class GroupBuyer:
 
         Raises `Rejected`; `MarketUnavailable`, also for a receipt that is not the market's.
         """
+        matcher, name = self._described.matcher, self.id_of(offer.campaign)
         said = state(
             offer, self._deployment.domain, self._signer, nonce=0, expiry=offer.campaign.deadline
         )
-        name = self.id_of(offer.campaign)
-        self._held_to(self.market.open(said), name)
+        self._held_to(self.market.open(said), name, matcher)
         return name
 
     def id_of(self, campaign: Campaign) -> Digest:
@@ -215,13 +216,17 @@ class GroupBuyer:
 
     def hand_in(self, pledge: Signed[Pledge]) -> SignedReceipt:
         """Have the market lock a pledge, at its own cost of gas. Raises as `open` does."""
-        return self._held_to(self.market.pledge(pledge), pledge.payload.id)
+        matcher = self._described.matcher
+        return self._held_to(self.market.pledge(pledge), pledge.payload.id, matcher)
 
-    def _held_to(self, receipt: SignedReceipt, name: Digest) -> SignedReceipt:
-        market = require_market(self.market.describe(), self._deployment).matcher
-        return require_receipt(
-            receipt, name, self._deployment, market=market, at=self._account.chain_time()
-        )
+    def _held_to(self, receipt: SignedReceipt, name: Digest, matcher: Address) -> SignedReceipt:
+        at = self._clock.now() // 1000
+        return require_receipt(receipt, name, self._deployment, market=matcher, at=at)
+
+    @cached_property
+    def _described(self) -> MarketView:
+        """What the market first said of itself: whose receipts it gives does not change."""
+        return require_market(self.market.describe(), self._deployment)
 
     def lock(self, campaign: Campaign, pledge: Signed[Pledge]) -> None:
         """Lock a pledge by the account's own transaction; no market is needed."""

@@ -115,7 +115,9 @@ class Placement:
         return effects
 
     def acknowledged(self, receipt: SignedReceipt, at: int) -> None:
-        """The market has a bid. A receipt that its matcher did not sign counts for nothing."""
+        """The market has a bid. A receipt that its matcher did not sign, or dated ahead of this
+        machine's clock, counts for nothing. `at` is that clock's, not the chain's, Unix seconds.
+        """
         placed = self._bids.get(receipt.body.order)
         if placed is None or placed.standing is not _Standing.SENT:
             return
@@ -125,7 +127,7 @@ class Placement:
             placed.standing = _Standing.HELD
             self._silence = ""
         else:
-            self._silence = f"the market's receipt is not its own: {unsigned}"
+            self._silence = f"the market's receipt does not count: {unsigned}"
 
     def refused(self, bid: Digest, rejection: Rejection) -> None:
         """The market does not take a bid, or no longer knows it."""

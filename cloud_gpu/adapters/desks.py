@@ -44,6 +44,7 @@ def opened_group_buyer(settings: Settings, within_s: float) -> Iterator[GroupBuy
             signer=key,
             market=MarketGroupBuys(market),
             deployment=wallet.deployment,
+            clock=SystemClock(),
             draw=_draw,
         )
 

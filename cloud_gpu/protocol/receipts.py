@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
@@ -22,8 +22,11 @@ from cloud_gpu.protocol.signing import (
     state,
     verify_statement,
 )
-from cloud_gpu.protocol.units import Instant, unix_seconds
+from cloud_gpu.protocol.units import Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address, Digest, Value
+
+AHEAD_S_MAX: Final = 300
+"""How far a market's clock may be before that of whoever takes its receipt, as of Kerberos."""
 
 
 class Receipt(Value, frozen=True, kw_only=True):
@@ -34,6 +37,7 @@ class Receipt(Value, frozen=True, kw_only=True):
     inbox: int
     """Position in the market's inbox."""
     received_at: Instant
+    """From then on the market has so long to read it; see `is_ahead`."""
 
 
 class ReceiptRoot(Value, frozen=True, kw_only=True):
@@ -95,7 +99,9 @@ def check_receipt(
 ) -> Rejection | None:
     """None when it is the word of `market`; `at` in Unix seconds.
 
-    Rejects: BAD_SIGNATURE, also for a path that leads to another root; KEY_NOT_AUTHORISED, EXPIRED.
+    Rejects: BAD_SIGNATURE, also for a path that leads to another root; KEY_NOT_AUTHORISED, EXPIRED;
+    DURATION_OUTSIDE_LIMITS, dated ahead: nobody could hold it against the market for so long. One
+    that is dated back only convicts it sooner, and an order that is handed in again has such a one.
     """
     if not _is_under_root(receipt):
         return Rejection(
@@ -105,9 +111,24 @@ def check_receipt(
             needed=f"a path from the receipt to {receipt.root.body.root}, the root that is signed",
             next="Hand the order in again: the market answers with its receipt.",
         )
-    return verify_statement(
+    refused = verify_statement(
         receipt.root, domain, account=market, keys=NoDelegates(), role=None, at=at
     )
+    if refused is not None or not is_ahead(receipt.body, instant(at)):
+        return refused
+    ahead_s = unix_seconds(receipt.body.received_at) - at
+    return Rejection(
+        reason=RejectReason.DURATION_OUTSIDE_LIMITS,
+        field="receipt.received_at",
+        found=f"{receipt.body.received_at} ms, {ahead_s} s ahead of this machine's clock",
+        needed=f"at most {AHEAD_S_MAX} s ahead",
+        next="Check this machine's clock; if it is right, use a market whose clock is.",
+    )
+
+
+def is_ahead(receipt: Receipt, now: Instant) -> bool:
+    """Whether it is dated after `now` by more than clocks may differ."""
+    return receipt.received_at > now + instant(AHEAD_S_MAX)
 
 
 def signer_of_receipt(receipt: SignedReceipt, domain: Domain) -> Address | None:

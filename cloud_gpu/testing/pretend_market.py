@@ -48,6 +48,8 @@ class PretendMarket:
         """Every bid is refused for this."""
         self.tells_adverts = True
         """False: nobody learns from it where a node is."""
+        self.ahead_ms = 0
+        """Its receipts are dated so far ahead."""
 
     @asynccontextmanager
     async def watch(
@@ -103,7 +105,7 @@ class PretendMarket:
         receipt = Receipt(
             order=bid.id,
             inbox=list(self._bids).index(bid.id),
-            received_at=self._clock.now(),
+            received_at=self._clock.now() + self.ahead_ms,
         )
         domain = self._chain.chain.book.deployment.domain
         return sign_receipts([receipt], self._key, domain, life_s=86_400)[0]

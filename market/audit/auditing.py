@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from cloud_gpu.protocol.codec import from_json, to_json
-from cloud_gpu.protocol.receipts import SignedReceipt
+from cloud_gpu.protocol.receipts import AHEAD_S_MAX, SignedReceipt, is_ahead
 from cloud_gpu.protocol.rounds import (
     Arrival,
     Lane,
@@ -226,7 +226,7 @@ class Auditor:
                 self._accepted.add(each.order)
                 self.lane(lane).entered.add(each.order)
             for receipt in self._receipts.pop(each.inbox, ()):
-                yield from _of_receipt(facts.number, each, receipt)
+                yield from _of_receipt(facts, each, receipt)
                 self._found += 1
         for inbox, waiting in sorted(self._receipts.items()):
             first = min(each.body.received_at for each in waiting)
@@ -242,5 +242,9 @@ def signer_of(header: SignedHeader) -> Address | None:
     return recover(document.digest(header.body.facts.domain), header.signature)
 
 
-def _of_receipt(number: int, found: Arrival, receipt: SignedReceipt) -> Iterator[Difference]:
-    yield from differing(number, f"arrivals {found.inbox}.order", found.order, receipt.body.order)
+def _of_receipt(facts: RoundFacts, found: Arrival, receipt: SignedReceipt) -> Iterator[Difference]:
+    number, said = facts.number, receipt.body
+    yield from differing(number, f"arrivals {found.inbox}.order", found.order, said.order)
+    if is_ahead(said, facts.at):  # whoever dates ahead puts off what would convict it
+        needed = f"at most {facts.at} ms, when it had been read, and {AHEAD_S_MAX} s"
+        yield Difference(number, "receipt.received_at", f"{said.received_at} ms", needed)

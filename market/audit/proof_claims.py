@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.receipts import signer_of_receipt
+from cloud_gpu.protocol.receipts import is_ahead, signer_of_receipt
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Arrival,
@@ -289,6 +289,9 @@ def _unread(shown: Shown) -> str:
     inbox, read = receipt.body.inbox, facts.inbox_to
     said = f"the receipt of order {order} names position {inbox} of the inbox"
     if facts.inbox_from <= inbox <= read:
+        if is_ahead(receipt.body, facts.at):
+            ahead_s = (receipt.body.received_at - facts.at) // 1000
+            return f"{said}, and is dated {ahead_s} s after the market had read it"
         for exhibit, row in shown.rows:
             if exhibit.list == "arrivals" and isinstance(row, Arrival) and not exhibit.header:
                 if exhibit.path.count != read - facts.inbox_from + 1:

@@ -62,7 +62,8 @@ class Claim(StrEnum):
     TWICE = "twice"
     """It gave one machine, or one buyer's one wish, twice."""
     UNREAD = "unread"
-    """It gave a receipt for an order, and another stands in its place, or none after long."""
+    """It gave a receipt for an order, and another stands in its place, or none after long, or it
+    dated the receipt after it had read the order."""
     LIMIT = "limit"
     """It matched at another price than the ask's (in lane B: none between the ask's and the
     bid's), or outside a limit that somebody signed."""

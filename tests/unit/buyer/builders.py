@@ -177,8 +177,8 @@ class Bench:
     def hear(self, message: said.Message, peer: PeerId = NODE) -> list[BuyerEffect]:
         return self.give(MessageReceived(peer=peer, message=message))
 
-    def receipt(self, signer: LocalKey = MATCHER) -> BidAcknowledged:
-        body = Receipt(order=self.bid, inbox=1, received_at=self.now)
+    def receipt(self, signer: LocalKey = MATCHER, ahead_s: int = 0) -> BidAcknowledged:
+        body = Receipt(order=self.bid, inbox=1, received_at=self.now + 1000 * ahead_s)
         return BidAcknowledged(receipt=sign_receipts([body], signer, DOMAIN, life_s=10_000)[0])
 
     def report(self, bid_state: BidState, **words: Any) -> BidReported:

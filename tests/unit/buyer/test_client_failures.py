@@ -15,6 +15,7 @@ from cloud_gpu.protocol.errors import (
     StartTimeout,
 )
 from cloud_gpu.protocol.lease import LeaseEndReason, MachineStatus
+from cloud_gpu.protocol.receipts import AHEAD_S_MAX
 from cloud_gpu.protocol.settlement import accrued
 from cloud_gpu.protocol.units import TokenAmount
 from cloud_gpu.testing import World
@@ -307,6 +308,15 @@ async def test_a_lease_that_never_began_is_refunded_in_time(world: World) -> Non
     await trio.sleep(21)
     assert await client.end(lease) is MachineStatus.FREE
     assert conserved(world)
+
+
+@in_world()
+async def test_a_bid_whose_receipt_is_dated_ahead_has_none(world: World) -> None:
+    world.market.ahead_ms = 1000 * (AHEAD_S_MAX - 1)
+    (bid,) = await world.client().place(request(), said.append)
+    world.market.ahead_ms += 2000
+    with pytest.raises(MarketUnavailable, match="ahead of this machine's clock"):
+        await world.client().submit(bid)
 
 
 @in_world()

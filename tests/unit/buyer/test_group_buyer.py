@@ -10,7 +10,13 @@ import pytest
 from cloud_gpu.bidding import WordUnclear
 from cloud_gpu.campaigns import campaign_wish
 from cloud_gpu.group_buyer import GroupBuyer
-from cloud_gpu.protocol.errors import FundsTooSmall, MarketUnavailable, Rejected, RejectReason
+from cloud_gpu.protocol.errors import (
+    FundsTooSmall,
+    MarketUnavailable,
+    Rejected,
+    RejectReason,
+    SettingsInvalid,
+)
 from cloud_gpu.protocol.group_buy import (
     ANY_PROVIDER,
     Campaign,
@@ -137,9 +143,12 @@ class PretendMarket:
         self.shown, self.opened = shown, list[SignedCampaign]()
         self.key = MATCHER
         """Who signs its receipts."""
+        self.received_at, self.described = NOW * 1000, 0
+        self.view = MARKET
 
     def describe(self) -> Any:
-        return MARKET
+        self.described += 1
+        return self.view
 
     def open(self, offer: SignedCampaign) -> SignedReceipt:
         self.opened.append(offer)
@@ -149,7 +158,7 @@ class PretendMarket:
         return self._receipt(pledge.payload.id)
 
     def _receipt(self, order: Digest) -> SignedReceipt:
-        body = Receipt(order=order, inbox=1, received_at=NOW * 1000)
+        body = Receipt(order=order, inbox=1, received_at=self.received_at)
         return sign_receipts([body], self.key, ISSUED.domain, life_s=60)[0]
 
     def campaign(self, campaign: Digest) -> CampaignPage:
@@ -168,6 +177,11 @@ class PretendMarket:
         return CampaignPage(report=report, pledges=())
 
 
+class Clock:
+    def now(self) -> int:
+        return NOW * 1000
+
+
 def buyer_of(ledger: Ledger, market: Any = None) -> GroupBuyer:
     asked: Any = PretendMarket() if market is None else market
     return GroupBuyer(
@@ -175,6 +189,7 @@ def buyer_of(ledger: Ledger, market: Any = None) -> GroupBuyer:
         signer=KEY,
         market=asked,
         deployment=ISSUED,
+        clock=Clock(),
         draw=lambda: 0,
     )
 
@@ -199,6 +214,26 @@ def test_a_receipt_that_is_not_the_markets_is_none() -> None:
     market.key = STRANGER
     with pytest.raises(MarketUnavailable, match="receipt is not one for"):
         buyer.hand_in(pledge)
+    market.key, market.received_at = MATCHER, (NOW + 86_400) * 1000
+    with pytest.raises(MarketUnavailable, match="86400 s ahead of this machine's clock"):
+        buyer.hand_in(pledge)
+    assert market.described == 1
+
+
+def test_receipts_are_held_to_this_machines_clock_not_to_the_newest_block() -> None:
+    buyer = buyer_of(ledger := Ledger())
+    ledger.now -= 86_400
+    assert buyer.hand_in(buyer.pledge(CAMPAIGN, 1)).body.received_at == NOW * 1000
+
+
+def test_what_a_market_of_another_deployment_is_not_handed() -> None:
+    market = PretendMarket()
+    market.view = msgspec.structs.replace(MARKET, chain_id=MARKET.chain_id + 1)
+    buyer = buyer_of(Ledger(), market)
+    offer = campaign_wish(**WORDS)
+    with pytest.raises(SettingsInvalid, match="on chain"):
+        buyer.open(offer)
+    assert not market.opened
 
 
 def test_other_terms_than_the_ids_are_not_shown() -> None:

@@ -16,6 +16,7 @@ from cloud_gpu.protocol.events import (
 )
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.notices import BidPlaced, LeaseFunded, LeaseNotOpened
+from cloud_gpu.protocol.receipts import AHEAD_S_MAX
 from cloud_gpu.protocol.values import Digest
 from cloud_gpu.testing.world import BUYER
 from tests.unit.buyer.builders import CAP, PRICE, STRANGER, T0, Bench, job, refusal
@@ -53,6 +54,16 @@ def test_a_receipt_by_a_stranger_counts_for_nothing() -> None:
     bench.give(bench.receipt(signer=STRANGER))
     bench.pass_s(1)
     assert "SubmitBid" in kinds(bench)
+
+
+def test_a_receipt_dated_ahead_of_this_machine_counts_for_nothing() -> None:
+    bench = Bench().placed()
+    bench.give(bench.receipt(ahead_s=AHEAD_S_MAX + 1))
+    bench.pass_s(1)
+    assert "SubmitBid" in kinds(bench)
+    bench.give(bench.receipt(ahead_s=AHEAD_S_MAX - 1))
+    bench.pass_s(1)
+    assert "SubmitBid" not in kinds(bench)
 
 
 def test_a_bid_that_the_market_forgot_is_submitted_again() -> None:

@@ -120,6 +120,7 @@ class PretendMarket:
         self.cancelled: list[SignedCancellation] = []
         self.key, self.names = MATCHER, list[Digest]()
         """Who signs its receipts, and for what instead of the order."""
+        self.received_at = NOW * 1000
 
     def describe(self) -> Any:
         return self.view
@@ -127,7 +128,7 @@ class PretendMarket:
     def place(self, order: Signed[FutureOrder]) -> SignedReceipt:
         self.placed.append(order)
         (name,) = self.names or [order.payload.id]
-        body = Receipt(order=name, inbox=1, received_at=NOW * 1000)
+        body = Receipt(order=name, inbox=1, received_at=self.received_at)
         return sign_receipts([body], self.key, ISSUED.domain, life_s=60)[0]
 
     def cancel(self, statement: SignedCancellation) -> None:
@@ -160,6 +161,9 @@ def test_a_receipt_that_is_not_the_markets_for_this_order_is_none() -> None:
         trader.place(order)
     market.key, market.names = STRANGER, []
     with pytest.raises(MarketUnavailable, match="receipt is not one for"):
+        trader.place(order)
+    market.key, market.received_at = MATCHER, (NOW + 86_400) * 1000
+    with pytest.raises(MarketUnavailable, match="86400 s ahead of this machine's clock"):
         trader.place(order)
 
 

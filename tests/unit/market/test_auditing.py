@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cloud_gpu.protocol.events import BidWithdrawn
+from cloud_gpu.protocol.receipts import AHEAD_S_MAX
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
     Gone,
@@ -227,6 +228,14 @@ def test_two_receipts_of_one_place_cannot_both_be_right(rounds: list[PublishedRo
     found, auditor = audited(rounds, receipts=[honest, honest])
     assert found is None
     assert auditor.audited.receipts == 2
+
+
+def test_a_receipt_is_not_dated_after_its_order_was_read(rounds: list[PublishedRound]) -> None:
+    latest = rounds[0].header.body.facts.at + 1000 * AHEAD_S_MAX
+    assert audited(rounds, receipts=[receipt_of(id_of(HIGH), 1, latest)])[0] is None
+    found, _ = audited(rounds, receipts=[receipt_of(id_of(HIGH), 1, latest + 1)])
+    assert found is not None
+    assert (found.number, found.field) == (1, "receipt.received_at")
 
 
 def test_a_receipt_that_is_not_read_for_long_is_found(desk: Desk) -> None:

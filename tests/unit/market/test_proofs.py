@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
+from cloud_gpu.protocol.receipts import AHEAD_S_MAX
 from cloud_gpu.protocol.rounds import PlacedBid, PublishedRound, RoundBody, Taken, Unmatched
 from cloud_gpu.protocol.ties import subject_of, tie_of
 from cloud_gpu.protocol.units import Price
@@ -212,6 +213,16 @@ def test_an_order_that_is_not_read_for_long_is_proved(rounds: list[PublishedRoun
     at = rounds[0].header.body.facts.at
     proof = prover_of(rounds).prove_unread(receipt_of(id_of(POOR), 3, at - INBOX_PATIENCE_MS - 1))
     assert "600 s later the market had read up to 2" in check_proof(proof, MARKET)
+
+
+def test_a_receipt_that_is_dated_after_its_order_was_read_is_proved(
+    rounds: list[PublishedRound],
+) -> None:
+    latest = rounds[0].header.body.facts.at + 1000 * AHEAD_S_MAX
+    with pytest.raises(ProofFails, match="shows no fault"):
+        prover_of(rounds).prove_unread(receipt_of(id_of(LOW), 2, latest))
+    proof = prover_of(rounds).prove_unread(receipt_of(id_of(LOW), 2, latest + 1))
+    assert "dated 300 s after the market had read it" in check_proof(proof, MARKET)
 
 
 def test_two_histories_are_proved(rounds: list[PublishedRound]) -> None:

@@ -9,6 +9,7 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.receipts import (
+    AHEAD_S_MAX,
     Receipt,
     SignedReceipt,
     check_receipt,
@@ -83,3 +84,17 @@ def test_only_the_market_gives_them_and_only_for_a_time() -> None:
     forged = replace(renamed, root=replace(renamed.root, body=body))
     assert refused(forged) is RejectReason.KEY_NOT_AUTHORISED
     assert refused(signed(1)[0], at=AT + LIFE_S) is RejectReason.EXPIRED
+
+
+def test_one_dated_ahead_of_the_takers_clock_is_refused_and_names_both_times() -> None:
+    late = signed(1)[0]
+    assert refused(late, at=AT - AHEAD_S_MAX) is None
+    found = check_receipt(late, DOMAIN, market=MARKET.address, at=AT - AHEAD_S_MAX - 1)
+    assert found is not None
+    assert (found.reason, found.field) == (
+        RejectReason.DURATION_OUTSIDE_LIMITS,
+        "receipt.received_at",
+    )
+    assert "301 s ahead of this machine's clock" in found.found
+    forged = signed(1, STRANGER)[0]
+    assert refused(forged, at=AT - AHEAD_S_MAX - 1) is RejectReason.KEY_NOT_AUTHORISED
