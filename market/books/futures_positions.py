@@ -6,11 +6,13 @@ Part of the ledger: what a block changed is taken back with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.future_events import (
     FutureAssigned,
     FutureDelivered,
@@ -43,6 +45,9 @@ SeriesKey = tuple[int, int, int]
 
 _KEPT_S: Final = 2 * 24 * 3600
 """After a window's start: by then every market has forgotten the orders for it."""
+_CLOSED_S: Final = limits.ORDER_LIFE_S_MAX + _KEPT_S
+"""After a closing: every order that a market could have taken by then is over. For one that was
+signed further ahead and is handed in later, Futures itself remembers the closing."""
 
 
 class FuturePositions:
@@ -55,7 +60,8 @@ class FuturePositions:
         self.trades: dict[SeriesKey, LastTrade] = {}
         self._fills: dict[Digest, tuple[int, tuple[OrderFill, ...]]] = {}
         """Of each order: when its window starts, and its contracts."""
-        self._closed: dict[tuple[Digest, Address], bool] = {}
+        self._closed: dict[tuple[Digest, Address], int] = {}
+        """Since when, Unix seconds; the oldest first, but for what a reorganisation put back."""
 
     def tables(self) -> Iterator[tuple[str, Mapping[Any, object]]]:
         """For a digest of the state."""
@@ -112,11 +118,18 @@ class FuturePositions:
             self._undo.remove(self.contracts, event.contract)
 
     def close(self, event: FutureOrderClosed) -> None:
-        """An order ended, whether it was heard of or not."""
-        self._undo.set(self._closed, (event.order, event.trader), True)
+        """An order ended, whether it was heard of or not; once more, it is the same closing."""
+        key = event.order, event.trader
+        if key not in self._closed:
+            self._undo.set(self._closed, key, event.at)
 
     def forget(self, at: int) -> None:
-        """Drop what became of orders for windows long begun."""
+        """Drop what became of orders for windows long begun, and closings that no order outlived.
+
+        Anybody may close any hash, so closings are looked at from the oldest on, never all.
+        """
+        for key, _ in list(takewhile(lambda row: row[1] + _CLOSED_S < at, self._closed.items())):
+            self._undo.remove(self._closed, key)
         for order in [o for o, (start, _) in self._fills.items() if start + _KEPT_S < at]:
             self._undo.remove(self._fills, order)
 

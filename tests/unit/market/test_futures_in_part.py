@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.chain_events import (
     BidsCancelled,
     CashChanged,
@@ -17,6 +18,7 @@ from cloud_gpu.protocol.futures import FutureOrder, Series
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.values import keccak256
 from tests.unit.market.builders import NOW_S, TOKEN, key
 from tests.unit.market.futures_builders import SERIES, FuturesDesk, future, openings, pairs
 
@@ -137,6 +139,36 @@ def test_an_order_closed_before_it_is_handed_in_is_refused(desk: FuturesDesk) ->
     buy = future("bob", buys=True)
     desk.mine(FutureOrderClosed(order=buy.payload.id, trader=key("bob").address, at=NOW_S))
     assert desk.refusal(buy) is RejectReason.ORDER_CLOSED
+
+
+def test_a_closing_is_forgotten_when_no_order_outlived_it_and_a_reorganisation_puts_it_back(
+    desk: FuturesDesk,
+) -> None:
+    table = desk.market._floor.ledger.futures._closed
+    bob, kept_s = key("bob").address, limits.ORDER_LIFE_S_MAX + 2 * 24 * 3_600
+    buy = future("bob", buys=True)
+    made_up = [keccak256(b"%d" % number) for number in range(50)]
+    desk.mine(*(FutureOrderClosed(order=each, trader=bob, at=NOW_S) for each in made_up))
+    closed_s = desk.now // 1000 + 3_600
+    desk.now = closed_s * 1000
+    desk.mine(
+        FutureOrderClosed(order=buy.payload.id, trader=bob, at=closed_s),
+        FutureOrderClosed(order=made_up[0], trader=bob, at=closed_s),  # keeps nothing longer
+    )
+    desk.now = (NOW_S + kept_s) * 1000
+    desk.mine()
+    assert len(table) == 51
+    desk.now += 1000
+    desk.mine()
+    assert list(table) == [(buy.payload.id, bob)]
+    desk.tell(ChainReorganised(block=desk.block - 1))
+    assert len(table) == 51
+    desk.block -= 1
+    desk.mine()
+    assert (buy.payload.id, bob) in table
+    desk.now = (closed_s + kept_s + 1) * 1000
+    desk.mine()
+    assert not table
 
 
 def test_what_is_left_of_an_order_counts_to_the_position_limit(desk: FuturesDesk) -> None:
