@@ -6,46 +6,22 @@ behind it is what was advertised, the buyer's side finds out here.
 
 from __future__ import annotations
 
+from cloud_gpu.protocol.adverts import ANY_TIME, node_key_of
+from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.hardware import HardwareProfile
-from cloud_gpu.protocol.identity import KeyRole, NoDelegates
+from cloud_gpu.protocol.identity import KeyRole, OnlyKey
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.signing import Domain, verify_statement
+from cloud_gpu.protocol.signing import Domain
 from cloud_gpu.protocol.values import Address
-
-
-class OnlyKey:
-    """A key ring of one: the node key that a provider's wallet signed for in its binding."""
-
-    def __init__(self, account: Address, signer: Address, role: KeyRole) -> None:
-        self.held = (account, signer, role)
-
-    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:  # noqa: ARG002
-        """See `KeyRing`; the chain checks expiry and revocation of what is posted there."""
-        return (account, signer, role) == self.held
 
 
 def node_of(advert: SignedAdvert, provider: Address, domain: Domain, at: int) -> OnlyKey | str:
     """The key of the provider's node, or why the advert does not speak for the provider.
 
-    The provider's wallet bound the node key and the peer; the node key signed the advert. `at` in
-    Unix seconds.
+    `at` in Unix seconds. An advert outlives its expiry: the lease that came of it is running.
     """
-    binding = advert.body.binding
-    bound = verify_statement(
-        binding, domain, account=provider, keys=NoDelegates(), role=None, at=at
-    )
-    if bound is not None:
-        return f"its node binding: {bound}"
-    if binding.body.provider != provider:
-        return f"its node binding names the provider {binding.body.provider}"
-    if binding.body.peer != advert.body.peer:
-        return f"it names the peer {advert.body.peer}, its node binding {binding.body.peer}"
-    node_key = binding.body.node_key
-    # An advert outlives its expiry here: the lease that came of it is running.
-    said = verify_statement(advert, domain, account=node_key, keys=NoDelegates(), role=None, at=0)
-    if said is not None:
-        return str(said)
-    return OnlyKey(provider, node_key, KeyRole.NODE)
+    key = node_key_of(advert, domain, provider=provider, bound_at=at, said_at=ANY_TIME)
+    return str(key) if isinstance(key, Rejection) else OnlyKey(provider, key, KeyRole.NODE)
 
 
 def less_than_advertised(found: HardwareProfile, promised: HardwareProfile) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from cloud_gpu.counterpart import OnlyKey
 from cloud_gpu.protocol.calls import (
     ChainCall,
     CloseBatch,
@@ -18,7 +17,7 @@ from cloud_gpu.protocol.calls import (
 )
 from cloud_gpu.protocol.effects import BuyerEffect, Send, Transact
 from cloud_gpu.protocol.errors import Rejected, Rejection, RejectReason
-from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.identity import OnlyKey, PeerId
 from cloud_gpu.protocol.lease import LeaseKey, MachineStatus
 from cloud_gpu.protocol.messages import CloseAsked, FinalOffered
 from cloud_gpu.protocol.ports import MachineView

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from cloud_gpu.counterpart import OnlyKey
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.effects import BuyerEffect, PushInputs, Send, Tell
 from cloud_gpu.protocol.errors import RejectReason
-from cloud_gpu.protocol.identity import KeyRole, PeerId
+from cloud_gpu.protocol.identity import KeyRole, OnlyKey, PeerId
 from cloud_gpu.protocol.job import JobSpec, SignedJobResult, SignedJobSpec
 from cloud_gpu.protocol.messages import (
     Declined,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cloud_gpu.counterpart import OnlyKey, less_than_advertised, node_of
+from cloud_gpu.counterpart import less_than_advertised, node_of
 from cloud_gpu.protocol.calls import Begin, ExpireLease, RefundUnstarted
 from cloud_gpu.protocol.effects import AskAboutBid, BuyerEffect, Connect, Send, Transact
-from cloud_gpu.protocol.identity import PeerId
+from cloud_gpu.protocol.identity import OnlyKey, PeerId
 from cloud_gpu.protocol.lease import LeaseTerms
 from cloud_gpu.protocol.messages import AcceptGiven, OpenSession, ReadyOffered, RuntimeReport
 from cloud_gpu.protocol.orders import Advert, Bid, SignedAdvert, SignedBid

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from cloud_gpu.protocol.adverts import node_key_of
 from cloud_gpu.protocol.audit_messages import SignedVerifierNotice
 from cloud_gpu.protocol.deployment import Deployment
+from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.identity import KeyRing, KeyRole, NoDelegates, PeerId
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import SignedAdvert
@@ -42,13 +44,10 @@ class Whereabouts:
         """Keep where a node is; False: it is not signed by the provider's node key."""
         body, ask, at = advert.body, advert.body.ask.payload, unix_seconds(now)
         domain = self._deployment.domain
-        rejection = verify_statement(
-            advert, domain, account=ask.provider, keys=self._keys, role=KeyRole.NODE, at=at
-        ) or verify_statement(
-            body.binding, domain, account=ask.provider, keys=NoDelegates(), role=None, at=at
-        )
-        binding = body.binding.body
-        if rejection or (binding.provider, binding.peer) != (ask.provider, body.peer):
+        key = node_key_of(advert, domain, provider=ask.provider, bound_at=at, said_at=at)
+        if isinstance(key, Rejection):
+            return False
+        if key != ask.provider and not self._keys.may_sign(ask.provider, key, KeyRole.NODE, at):
             return False
         place = Place(peer=body.peer, addresses=body.addresses)
         machine = ask.machine

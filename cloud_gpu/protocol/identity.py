@@ -107,6 +107,17 @@ class NoDelegates:
         return False
 
 
+class OnlyKey:
+    """A key ring of one, such as the node key that a provider's wallet bound to its node."""
+
+    def __init__(self, account: Address, signer: Address, role: KeyRole) -> None:
+        self.held = (account, signer, role)
+
+    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:  # noqa: ARG002
+        """See `KeyRing`; the chain checks expiry and revocation of what is posted there."""
+        return (account, signer, role) == self.held
+
+
 class NodeBinding(Value, frozen=True, kw_only=True):
     """The wallet says: this node key, seen as this peer, is mine. Signed as a statement."""
 

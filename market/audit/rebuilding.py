@@ -7,12 +7,12 @@ advert, which the provider's own key signed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from cloud_gpu.protocol.adverts import ANY_TIME, ask_of
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection
 from cloud_gpu.protocol.future_reports import FutureReport
-from cloud_gpu.protocol.identity import KeyRole, NoDelegates
+from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.rounds import (
     AccountCondition,
@@ -24,27 +24,12 @@ from cloud_gpu.protocol.rounds import (
     ProductCondition,
     RoundFacts,
 )
-from cloud_gpu.protocol.signing import Domain, verify, verify_statement
+from cloud_gpu.protocol.signing import Domain, verify
 from cloud_gpu.protocol.values import Address, keccak256
 from market.books.book import RestingAsk, RestingBid
 from market.books.futures_book import RestingFuture
 from market.clearing.fitting import Conditions
 from market.rules import MarketRules
-
-_ANY_TIME = 0
-"""Statements of a past round may have expired since."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A `KeyRing` of one binding."""
-
-    provider: Address
-    node_key: Address
-
-    def may_sign(self, account: Address, signer: Address, role: KeyRole, at: int) -> bool:  # noqa: ARG002
-        """See `KeyRing`."""
-        return (account, signer, role) == (self.provider, self.node_key, KeyRole.NODE)
 
 
 def resting_bid(row: PlacedBid, domain: Domain) -> RestingBid | Rejection | None:
@@ -52,7 +37,7 @@ def resting_bid(row: PlacedBid, domain: Domain) -> RestingBid | Rejection | None
     bid = row.order.bid.payload
     if keccak256(to_json(row.order.terms)) != bid.terms:
         return None
-    found = verify(row.order.bid, domain, account=bid.buyer, keys=NoDelegates(), at=_ANY_TIME)
+    found = verify(row.order.bid, domain, account=bid.buyer, keys=NoDelegates(), at=ANY_TIME)
     if isinstance(found, Rejection):
         return found
     return RestingBid(
@@ -68,26 +53,18 @@ def resting_bid(row: PlacedBid, domain: Domain) -> RestingBid | Rejection | None
 
 def resting_ask(row: PlacedAsk, domain: Domain) -> RestingAsk | Rejection:
     """The ask; a rejection where a signature of the ask, its advert or the binding fails."""
-    advert, binding = row.advert, row.advert.body.binding
-    ask = advert.body.ask.payload
-    keys = _Bound(ask.provider, binding.body.node_key)
-    found = verify(advert.body.ask, domain, account=ask.provider, keys=keys, at=_ANY_TIME)
+    found = ask_of(row.advert, domain, at=ANY_TIME)
     if isinstance(found, Rejection):
         return found
-    refused = verify_statement(
-        advert, domain, account=ask.provider, keys=keys, role=KeyRole.NODE, at=_ANY_TIME
-    ) or verify_statement(
-        binding, domain, account=ask.provider, keys=NoDelegates(), role=None, at=_ANY_TIME
+    return RestingAsk(
+        id=found.payload.id, ask=found, advert=row.advert, batch=row.batch, tie=row.tie.raw
     )
-    if refused is not None:
-        return refused
-    return RestingAsk(id=ask.id, ask=found, advert=advert, batch=row.batch, tie=row.tie.raw)
 
 
 def resting_future(row: PlacedFuture, domain: Domain) -> RestingFuture | Rejection:
     """The order of futures; a rejection where its signature fails."""
     order = row.order.payload
-    found = verify(row.order, domain, account=order.trader, keys=NoDelegates(), at=_ANY_TIME)
+    found = verify(row.order, domain, account=order.trader, keys=NoDelegates(), at=ANY_TIME)
     if isinstance(found, Rejection):
         return found
     return RestingFuture(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cloud_gpu.protocol import limits
+from cloud_gpu.protocol.adverts import ask_of
 from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.identity import KeyRole, NoDelegates
@@ -108,35 +109,21 @@ def check_advert(
 def _signed_by_node(
     advert: SignedAdvert, *, rules: MarketRules, ledger: Ledger, at: int
 ) -> Verified[Ask] | Rejection:
-    provider = advert.body.ask.payload.provider
-    binding = advert.body.binding
-    ask = verify(advert.body.ask, rules.domain, account=provider, keys=ledger, at=at)
-    if isinstance(ask, Rejection):
+    ask = ask_of(advert, rules.domain, at=at)
+    if isinstance(ask, Rejection) or speaks_for(ask.account, ask.signer, ledger, at):
         return ask
-    refused = verify_statement(
-        advert, rules.domain, account=provider, keys=ledger, role=KeyRole.NODE, at=at
-    ) or verify_statement(
-        binding, rules.domain, account=provider, keys=NoDelegates(), role=None, at=at
+    return Rejection(
+        reason=RejectReason.KEY_NOT_AUTHORISED,
+        field="ask.signature",
+        found=f"signed by {ask.signer}, which LeaseBook lets sign nothing for it",
+        needed=f"a node key of {ask.account} that is neither expired nor revoked",
+        next="Register the node key with the provider's wallet.",
     )
-    if refused is not None:
-        return refused
-    if binding.body.provider != provider or binding.body.peer != advert.body.peer:
-        return Rejection(
-            reason=RejectReason.KEY_NOT_AUTHORISED,
-            field="advert.binding",
-            found=f"{binding.body.provider} at {binding.body.peer}",
-            needed=f"{provider} at {advert.body.peer}",
-            next="Sign a binding of this node's peer with the provider's wallet.",
-        )
-    if ask.signer not in (provider, binding.body.node_key):
-        return Rejection(
-            reason=RejectReason.KEY_NOT_AUTHORISED,
-            field="ask.signature",
-            found=f"signed by {ask.signer}",
-            needed=f"{binding.body.node_key}, the key that the binding names",
-            next="Sign asks with the node key that the wallet bound to this peer.",
-        )
-    return ask
+
+
+def speaks_for(provider: Address, node_key: Address, ledger: Ledger, at: int) -> bool:
+    """Whether the chain lets a node key sign for a provider, whose own key always may."""
+    return node_key == provider or ledger.may_sign(provider, node_key, KeyRole.NODE, at)
 
 
 def _wrong_matcher(field: str, found: Address, rules: MarketRules) -> Rejection | None:

@@ -13,13 +13,10 @@ from cloud_gpu.protocol.chain_events import ChainAdvanced, ChainReorganised
 from cloud_gpu.protocol.effects import MarketEffect, ReportNode
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.future_events import FutureEvent
-from cloud_gpu.protocol.identity import KeyRole
 from cloud_gpu.protocol.lease import MachineKey
 from cloud_gpu.protocol.orders import SignedAdvert
-from cloud_gpu.protocol.signing import document_of, recover
-from cloud_gpu.protocol.values import Address
 from market.books.book import is_newer
-from market.doors.intake import check_advert
+from market.doors.intake import check_advert, speaks_for
 from market.lanes.floor import Floor
 from market.rules import MatchmakerEvent
 
@@ -30,7 +27,6 @@ class PromisedNodes:
     def __init__(self, floor: Floor) -> None:
         self._floor = floor
         self._adverts: dict[MachineKey, SignedAdvert] = {}
-        self._signers: dict[MachineKey, Address] = {}
 
     def is_meant(self, advert: SignedAdvert) -> bool:
         """Whether an ask is for Futures."""
@@ -61,7 +57,7 @@ class PromisedNodes:
         """An advert for Futures was heard."""
         if self.examine(advert, self._floor.at) is None:
             machine = advert.body.ask.payload.machine
-            self._adverts[machine], self._signers[machine] = advert, self._signer_of(advert)
+            self._adverts[machine] = advert
             self._floor.out.append(ReportNode(machine=machine, advert=advert))
 
     def follow(self, event: MatchmakerEvent) -> None:
@@ -72,21 +68,13 @@ class PromisedNodes:
         if isinstance(event, ChainAdvanced):  # a revocation takes effect later
             gone |= {machine for machine in self._adverts if not self._is_vouched_for(machine)}
         for machine in sorted(gone):
-            del self._adverts[machine], self._signers[machine]
+            del self._adverts[machine]
             self._floor.out.append(ReportNode(machine=machine, advert=None))
 
     def _is_vouched_for(self, machine: MachineKey) -> bool:
         """Whether the key that signed may still: the newer word of a stolen one bars the node's."""
-        provider, signer, floor = machine.provider, self._signers[machine], self._floor
-        return signer == provider or floor.ledger.may_sign(
-            provider, signer, KeyRole.NODE, floor.ledger.at
-        )
-
-    def _signer_of(self, advert: SignedAdvert) -> Address:
-        document = document_of(advert.body, advert.nonce, advert.expiry)
-        signer = recover(document.digest(self._floor.rules.domain), advert.signature)
-        assert signer is not None, "its signature was checked"
-        return signer
+        node_key, ledger = self._adverts[machine].body.binding.body.node_key, self._floor.ledger
+        return speaks_for(machine.provider, node_key, ledger, ledger.at)
 
     def restated(self) -> list[MarketEffect]:
         """What is shown."""

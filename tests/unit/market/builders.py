@@ -98,12 +98,16 @@ def advert(
     hardware: HardwareProfile | None = None,
     announced: int = 1,
     node: str | None = None,
+    bound: str | None = None,
     binding: object = None,
     addresses: tuple[str, ...] | None = None,
     host: str | None = None,
     **changes: object,
 ) -> SignedAdvert:
-    """An ask of `provider`, signed by its node key and wrapped as gossip carries it."""
+    """An ask of `provider`, signed by its node key and wrapped as gossip carries it.
+
+    `node` signs instead, `bound` is the key that the wallet bound instead.
+    """
     wallet, signer = key(provider), key(node or provider + "-node")
     peer = PeerId(f"peer-{host or provider}")
     fields: dict[str, object] = {
@@ -119,15 +123,14 @@ def advert(
         "max_fee_bps": FEE,
     }
     ask = Ask(**(fields | changes))  # type: ignore[arg-type]
-    bound = NodeBinding(
-        provider=wallet.address, node_key=key(provider + "-node").address, peer=peer
-    )
+    node_key = key(bound or provider + "-node").address
+    said = NodeBinding(provider=wallet.address, node_key=node_key, peer=peer)
     body = Advert(
         ask=sign(ask, DOMAIN, signer),
         profile=hardware or profile(),
         peer=peer,
         addresses=addresses or (f"/ip4/127.0.0.1/tcp/4001/p2p/{peer}",),
-        binding=state(bound, DOMAIN, wallet, nonce=1, expiry=NOW_S + 86_400),
+        binding=state(said, DOMAIN, wallet, nonce=1, expiry=NOW_S + 86_400),
     )
     if binding is not None:
         body = msgspec.structs.replace(body, binding=binding)

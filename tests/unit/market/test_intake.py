@@ -6,9 +6,14 @@ import msgspec
 import pytest
 
 from cloud_gpu.protocol import limits
-from cloud_gpu.protocol.chain_events import ChainEvent, MachineRetiring, MarketRegistered
+from cloud_gpu.protocol.chain_events import (
+    ChainEvent,
+    DelegationChanged,
+    MachineRetiring,
+    MarketRegistered,
+)
 from cloud_gpu.protocol.errors import Rejection, RejectReason
-from cloud_gpu.protocol.identity import NodeBinding, PeerId
+from cloud_gpu.protocol.identity import Delegation, KeyRole, NodeBinding, PeerId
 from cloud_gpu.protocol.orders import (
     AskFlags,
     BidFlags,
@@ -114,8 +119,24 @@ def test_a_sound_advert_is_verified_with_the_node_key_as_signer() -> None:
     assert found.signer == key("ada-node").address
 
 
-def test_the_wallet_itself_may_sign_an_ask() -> None:
-    assert judged_advert(advert("ada", node="ada")) is None
+def test_the_wallet_itself_may_sign_where_it_bound_itself() -> None:
+    assert judged_advert(advert("ada", node="ada", bound="ada")) is None
+    assert judged_advert(advert("ada", node="ada")) is R.KEY_NOT_AUTHORISED
+
+
+def test_another_node_key_of_the_provider_speaks_for_its_own_peer_alone() -> None:
+    """Or buyers and auditors, who know the binding alone, would doubt what the market took."""
+    of_ada = Delegation(account=key("ada").address, role=KeyRole.NODE, expiry=NOW_S + 10**6)
+    second = DelegationChanged(signer=key("second").address, delegation=of_ada)
+    said = advert("ada")
+    for mixed in (
+        advert("ada", node="second"),
+        state(said.body, DOMAIN, key("second"), nonce=1, expiry=said.expiry),
+    ):
+        assert judged_advert(mixed, second) is R.KEY_NOT_AUTHORISED
+    both = advert("ada", node="second", bound="second")
+    assert judged_advert(both, second) is None
+    assert judged_advert(both) is R.KEY_NOT_AUTHORISED  # bound, and unknown to the chain
 
 
 @pytest.mark.parametrize(

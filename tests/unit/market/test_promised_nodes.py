@@ -100,7 +100,7 @@ def test_a_revoked_key_says_no_more_where_a_node_is_and_stands_in_nobodys_way() 
     revoked = Delegation(account=wallet, role=KeyRole.NODE, expiry=0)
     effects = desk.mine(DelegationChanged(signer=node, delegation=revoked))
     assert shown(effects) == [ReportNode(machine=machine("ada"), advert=None)]
-    anew = said(node="ada")
+    anew = said(node="ada", bound="ada")
     assert shown(desk.hear(anew)) == [ReportNode(machine=machine("ada"), advert=anew)]
 
 
