@@ -350,8 +350,11 @@ def make_bids(
     """Sign one bid for each way; they share the nonce, so at most one opens.
 
     `at` is the chain's time in Unix seconds; the bids expire `start_timeout` after their start.
-    Sealed bids need a `salt` that nobody can guess.
+    Sealed bids need a `salt` that nobody can guess; raises `WordUnclear` without.
     """
+    if request.block and salt == ZERO_DIGEST:
+        needed = "found none, needed 32 random bytes for a sealed bid: see `drawn_salt`"
+        raise WordUnclear("salt", needed)
     start_from = at + request.start_after if request.start_after else 0
     start_by = at + request.start_after + request.start_timeout
     flags = BidFlags.VERIFIED if request.verified else BidFlags(0)

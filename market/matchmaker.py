@@ -323,7 +323,7 @@ class Matchmaker:
             return Rejection(
                 reason=RejectReason.RATE_LIMITED,
                 field="bid.nonce",
-                found=f"{floor.book.live_count(buyer)} live bids of {buyer}",
+                found=f"{floor.book.live_count(buyer)} live bids of its account",
                 needed=f"fewer than {floor.rules.bids_per_account_max}",
                 next="Cancel some, or wait until some ended.",
             )

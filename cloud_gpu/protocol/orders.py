@@ -195,8 +195,8 @@ class Terms(Value, frozen=True, kw_only=True):
     """For lane B: sealed until the first block auction that it takes part in has cleared, then
     published, also if it got nothing; one price for all."""
     salt: Digest = ZERO_DIGEST
-    """Random, of a sealed bid: its id is published at once, and is the hash of little else that
-    could not be guessed by trying all limits."""
+    """Random, and needed, of a sealed bid: its id is published at once, and is the hash of little
+    else that could not be guessed by trying all limits."""
     gpu_memory_need_mib: int = 0
     """What the job takes of each GPU's memory; the market's margin is put on top."""
     communication: BasisPoints = BasisPoints(0)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cloud_gpu.protocol.merkle import Tree, leaf_of
-from cloud_gpu.protocol.orders import Ask, Bid
+from cloud_gpu.protocol.orders import Ask, Bid, Terms
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest, Value, keccak256
 
@@ -52,12 +52,19 @@ def tie_of(seed: Digest, subject: Digest) -> Digest:
     return keccak256(seed.raw + subject.raw)
 
 
-def subject_of(order: Ask | Bid) -> Digest:
-    """What an order's tie key is drawn for.
+def subject_of_ask(ask: Ask) -> Digest:
+    """What its tie key is drawn for: all but its end.
 
-    Of an ask: all but its end, so that a node which renews it neither loses its place nor draws
-    again. Of a bid: its buyer and nonce, so that alternatives are no more tickets than one bid.
+    So a node which renews it neither loses its place nor draws again.
     """
-    if isinstance(order, Ask):
-        return msgspec.structs.replace(order, start_by=1).id
-    return keccak256(order.buyer.raw + order.nonce.to_bytes(4, "big"))
+    return msgspec.structs.replace(ask, start_by=1).id
+
+
+def subject_of_bid(bid: Bid, terms: Terms) -> Digest:
+    """What its tie key is drawn for: keccak256(buyer || uint32 nonce), of a block || its salt.
+
+    So alternatives are no more tickets than one bid. Subjects are published when their batch ends,
+    before a sealed bid is: without the salt, trying accounts and nonces would tell whose it is.
+    """
+    salt = terms.salt.raw if terms.block else b""
+    return keccak256(bid.buyer.raw + bid.nonce.to_bytes(4, "big") + salt)

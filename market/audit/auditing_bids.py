@@ -15,7 +15,7 @@ from cloud_gpu.protocol.rounds import (
     RoundBody,
     RoundFacts,
 )
-from cloud_gpu.protocol.ties import subject_of
+from cloud_gpu.protocol.ties import subject_of_ask, subject_of_bid
 from cloud_gpu.protocol.units import instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.audit.auditing_lanes import EntryAudit, LaneAudit, by_key, same_rows
@@ -70,7 +70,7 @@ class BidsAudit(LaneAudit[RestingBid]):
         if instant(bid.terms.start_from) > facts.at:
             needed = f"a round from {bid.terms.start_from} on"
             yield Difference(facts.number, f"{field}.terms.start_from", str(facts.at), needed)
-        subject = subject_of(bid.bid.payload)
+        subject = subject_of_bid(bid.bid.payload, bid.terms)
         yield from self.entries.tie(facts, field, row.batch, row.tie, subject)
         self.orders[row.key] = bid
 
@@ -81,7 +81,7 @@ class BidsAudit(LaneAudit[RestingBid]):
             return
         payload = ask.ask.payload
         yield from differing(facts.number, f"{field}.matcher", payload.matcher, rules.matcher)
-        yield from self.entries.tie(facts, field, row.batch, row.tie, subject_of(payload))
+        yield from self.entries.tie(facts, field, row.batch, row.tie, subject_of_ask(payload))
         self.asks[row.key] = ask
 
     def _may_be_gone(self, facts: RoundFacts, gone: Gone) -> bool:

@@ -17,13 +17,14 @@ from cloud_gpu.protocol.rounds import (
     MachineCondition,
     PlacedAsk,
     PlacedBid,
+    PlacedFuture,
     ProductCondition,
     SealedBatch,
     Taken,
     Unmatched,
 )
 from cloud_gpu.protocol.settlement import bond_needed
-from cloud_gpu.protocol.ties import seed_after, subject_of, tie_of
+from cloud_gpu.protocol.ties import seed_after, subject_of_ask, subject_of_bid, tie_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest
 from market.audit.auditing import INBOX_PATIENCE_MS
@@ -271,13 +272,17 @@ def _ranked_row(shown: Shown) -> _Ranked:
     order = str(shown.proof.order)
     for row in shown.all("orders"):
         if row.key == order:
-            payload = row.order.bid.payload if isinstance(row, PlacedBid) else None
-            subject = subject_of(payload) if payload is not None else row.order.payload.id
-            return _Ranked(row.batch, row.tie, Digest(subject.raw))
+            return _Ranked(row.batch, row.tie, _subject_of(row))
     for row in shown.all("asks"):
         if row.key == order:
-            return _Ranked(row.batch, row.tie, subject_of(row.advert.body.ask.payload))
+            return _Ranked(row.batch, row.tie, subject_of_ask(row.advert.body.ask.payload))
     raise ProofFails(f"it does not show order {order}")
+
+
+def _subject_of(row: PlacedBid | PlacedFuture) -> Digest:
+    if isinstance(row, PlacedBid):
+        return subject_of_bid(row.order.bid.payload, row.order.terms)
+    return row.order.payload.id
 
 
 def _unread(shown: Shown) -> str:

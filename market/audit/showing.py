@@ -16,7 +16,7 @@ from cloud_gpu.protocol.rounds import (
     RoundFacts,
     Taken,
 )
-from cloud_gpu.protocol.ties import subject_of
+from cloud_gpu.protocol.ties import subject_of_ask, subject_of_bid
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Digest
 from market.audit.proofs import ENTERED, Exhibit, ProofFails
@@ -74,9 +74,9 @@ class Showing:
         self._key("asks" if isinstance(row, PlacedAsk) else "orders", row.key)
         match row:
             case PlacedBid():
-                return row.batch, subject_of(row.order.bid.payload)
+                return row.batch, subject_of_bid(row.order.bid.payload, row.order.terms)
             case PlacedAsk():
-                return row.batch, subject_of(row.advert.body.ask.payload)
+                return row.batch, subject_of_ask(row.advert.body.ask.payload)
             case PlacedFuture():
                 return row.batch, row.order.payload.id
 

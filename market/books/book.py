@@ -15,7 +15,7 @@ from cloud_gpu.protocol.lease import MachineKey, MachineStatus
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Ask, AskId, Bid, BidId, SignedAdvert, Terms
 from cloud_gpu.protocol.signing import Verified
-from cloud_gpu.protocol.ties import subject_of, tie_of
+from cloud_gpu.protocol.ties import subject_of_ask, subject_of_bid, tie_of
 from cloud_gpu.protocol.units import Instant
 from cloud_gpu.protocol.values import Address, Digest, keccak256
 from market.books.entry_batches import EntryBatches
@@ -120,17 +120,17 @@ class Book:
         """The round in which orders entered is over: draw their tie keys."""
         asks = [self._asks[machine] for machine in sorted(self._entering_asks)]
         bids = [self._bids[bid] for bid in sorted(self._entering_bids)]
-        entered = [subject_of(ask.ask.payload) for ask in asks]
-        entered += [subject_of(bid.bid.payload) for bid in bids]
+        entered = [subject_of_ask(ask.ask.payload) for ask in asks]
+        entered += [subject_of_bid(bid.bid.payload, bid.terms) for bid in bids]
         if not entered:
             return
         seed = self.batches.draw(entered)
         for ask in asks:
-            tied = replace(ask, tie=tie_of(seed, subject_of(ask.ask.payload)).raw)
+            tied = replace(ask, tie=tie_of(seed, subject_of_ask(ask.ask.payload)).raw)
             self._asks[ask.machine] = tied
             self._climb(tied)
         for bid in bids:
-            tie = tie_of(seed, subject_of(bid.bid.payload)).raw
+            tie = tie_of(seed, subject_of_bid(bid.bid.payload, bid.terms)).raw
             self._bids[bid.id] = replace(bid, tie=tie)
         self._entering_asks.clear()
         self._entering_bids.clear()

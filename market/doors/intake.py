@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.adverts import ask_of
 from cloud_gpu.protocol.codec import to_json
@@ -27,7 +29,7 @@ from cloud_gpu.protocol.orders import (
 from cloud_gpu.protocol.product import Product, ProductFlags
 from cloud_gpu.protocol.signing import Verified, verify, verify_statement
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, cost_down, format_duration
-from cloud_gpu.protocol.values import Address, keccak256
+from cloud_gpu.protocol.values import ZERO_DIGEST, Address, keccak256
 from market.books.ledger import Ledger
 from market.rules import BLOCK_WINDOWS_MAX, GANG_MACHINES_MAX, MarketRules
 
@@ -46,8 +48,9 @@ def check_bid(
     """Whether this market takes the bid; `at` in Unix seconds.
 
     Rejects: WRONG_MATCHER, TERMS_DIGEST_DIFFERS, TOO_LARGE, EXPIRED, DURATION_OUTSIDE_LIMITS,
-    UNKNOWN_PRODUCT, WRONG_COUNT, FLAGS_DIFFER, FEE_ABOVE_LIMIT, CAP_OUT_OF_RANGE, BAD_SIGNATURE,
-    KEY_NOT_AUTHORISED. The signature comes last: it costs a hundred times the rest.
+    UNKNOWN_PRODUCT, WRONG_COUNT, FLAGS_DIFFER, MALFORMED (a block without a salt), FEE_ABOVE_LIMIT,
+    CAP_OUT_OF_RANGE, BAD_SIGNATURE, KEY_NOT_AUTHORISED. The signature comes last: it costs a
+    hundred times the rest.
     """
     bid = order.bid.payload
     refused = (
@@ -77,10 +80,16 @@ def check_bid(
 def check_cancellation(
     cancellation: SignedCancellation, *, buyer: Address, rules: MarketRules, at: int
 ) -> Rejection | None:
-    """None when `buyer` signed that its bid be forgotten. Rejects as `verify_statement`."""
-    return verify_statement(
+    """None when `buyer` signed that its bid be forgotten. Rejects as `verify_statement`.
+
+    Whose the bid is, is not told: the id of a sealed one is public.
+    """
+    refused = verify_statement(
         cancellation, rules.domain, account=buyer, keys=NoDelegates(), role=None, at=at
     )
+    if refused is None or refused.reason is RejectReason.EXPIRED:
+        return refused
+    return replace(refused, needed="the signature of the account that signed the order")
 
 
 def check_advert(
@@ -251,6 +260,15 @@ def _wrong_block(bid: Bid, terms: Terms, rules: MarketRules) -> Rejection | None
             found="pay-as-ask",
             needed="a block auction's one price for all",
             next="Sign the bid without that flag; it never pays more than its limit.",
+        )
+    if terms.salt == ZERO_DIGEST:
+        return Rejection(
+            reason=RejectReason.MALFORMED,
+            field="terms.salt",
+            found="none",
+            needed="32 random bytes: a sealed bid's id is published at once, and who tries all"
+            " limits would find the one that gives it",
+            next="Draw a salt, and sign the bid with the digest of those terms.",
         )
     return None
 

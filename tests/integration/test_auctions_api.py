@@ -12,19 +12,42 @@ from cloud_gpu.protocol.effects import MarketEffect, PublishRound, Transact
 from cloud_gpu.protocol.errors import Rejected, StorageFailed
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.news import Topic
-from cloud_gpu.protocol.orders import SignedBid, Terms
+from cloud_gpu.protocol.orders import Cancellation, SignedBid
+from cloud_gpu.protocol.signing import state
 from market.audit.replaying import replay_lines
 from market.main import show_book
 from market.rules import MarketRules, RulesSet
 from market.store.journal import FIRST_HEAD
 from tests.support.market_api import Api
-from tests.unit.market.builders import NOW_S, RULES, Desk, advert, joined, order, price, provider
+from tests.unit.market.builders import (
+    DOMAIN,
+    NOW_S,
+    RULES,
+    SEALED,
+    Desk,
+    advert,
+    joined,
+    key,
+    order,
+    price,
+    provider,
+)
 
 pytestmark = pytest.mark.anyio
 
 WINDOW_S = 60
 RULES_HERE = replace(RULES, block_s=WINDOW_S)
 SECRET = ("1.237", "1.583")
+EVERYWHERE = (
+    "/v1/auctions",
+    "/v1/asks",
+    "/v1/market",
+    "/v1/rounds",
+    "/v1/leases",
+    "/v1/index",
+    "/healthz",
+    "/metrics",
+)
 
 
 @pytest.fixture
@@ -33,9 +56,8 @@ def market_rules() -> MarketRules:
 
 
 def blocks() -> list[SignedBid]:
-    sealed = Terms(block=True)
     return [
-        order(buyer, limit=limit, wanting=sealed)
+        order(buyer, limit=limit, wanting=SEALED)
         for buyer, limit in zip(("bob", "dan"), SECRET, strict=True)
     ]
 
@@ -60,11 +82,22 @@ async def test_sealed_until_it_clears_and_then_a_report(api: Api, database_url: 
     for wanted in blocks():
         assert (await api.place(wanted)).status_code == 201
     carry_out(api, desk.effects[:before])
-    pages = [await api.client.get(path) for path in ("/v1/asks", "/v1/auctions", "/v1/market")]
+    pages = [await api.client.get(path) for path in EVERYWHERE]
+    for wanted in blocks():
+        path = f"/v1/bids/{wanted.bid.payload.id}"
+        pages.append(await api.client.get(path))
+        forget = state(
+            Cancellation(bid=wanted.bid.payload.id), DOMAIN, key("eve"), nonce=1, expiry=NOW_S + 9
+        )
+        pages.append(await api.client.post(f"{path}/cancellation", content=to_json(forget)))
+        assert pages[-1].status_code == 403
     shown = b"".join(page.content for page in pages)
-    for limit in SECRET:
+    for limit, buyer in zip(SECRET, ("bob", "dan"), strict=True):
         assert str(price(limit).value).encode() not in shown
-    assert from_json(pages[1].content, list[AuctionReport]) == []
+        assert str(key(buyer).address).encode() not in shown
+        leases = await api.client.get(f"/v1/leases?buyer={key(buyer).address}")
+        assert leases.content == b"[]"
+    assert from_json(pages[0].content, list[AuctionReport]) == []
     assert show_book(database_url, 10).waiting == []
 
     carry_out(api, desk.effects[before:])

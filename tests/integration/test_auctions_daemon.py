@@ -15,6 +15,7 @@ from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import SignedBid, Terms
 from cloud_gpu.protocol.signing import sign
 from cloud_gpu.protocol.units import Price
+from cloud_gpu.protocol.values import keccak256
 from tests.support.anvil import deployed_on, running_anvil
 from tests.support.market_daemon import (
     market_command,
@@ -39,7 +40,7 @@ def trading() -> Iterator[Trading]:
 
 
 def block(trading: Trading, nonce: int, limit: int, count: int = 1) -> SignedBid:
-    terms = Terms(block=True)
+    terms = Terms(block=True, salt=keccak256(b"salt"))
     bid = msgspec.structs.replace(
         order_of(trading, nonce, limit=limit).bid.payload, count=count, terms=terms.digest
     )

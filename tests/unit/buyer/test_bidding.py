@@ -198,6 +198,11 @@ def test_nobody_guesses_a_sealed_bid_from_its_id() -> None:
     assert order.bid.payload.id != other.bid.payload.id
 
 
+def test_a_sealed_bid_without_a_salt_is_not_signed() -> None:
+    with pytest.raises(WordUnclear, match="salt: found none, needed 32 random bytes"):
+        make_bids(request(block=True), [(PRODUCT, 2)], MARKET, purse(), nonce=1, at=T0)
+
+
 def test_too_many_alternatives_are_refused_before_anything_is_signed() -> None:
     wanted = request(count=64, min_count=1, scope="any")
     with pytest.raises(WordUnclear, match=r"min_count: found 64 .* needed 32 at most"):
@@ -363,7 +368,8 @@ def test_an_audit_share_above_the_contracts_limit_is_named() -> None:
 
 def test_a_block_bid_is_sealed_and_takes_the_one_price_also_for_a_gang() -> None:
     wanted = request(count=4, scope="any", block=True)
-    (order,) = make_bids(wanted, [(PRODUCT, 4)], MARKET, purse(), nonce=1, at=T0)
+    salt = Digest(b"\x01" * 32)
+    (order,) = make_bids(wanted, [(PRODUCT, 4)], MARKET, purse(), nonce=1, at=T0, salt=salt)
     assert order.terms.block
     assert not order.bid.payload.flags & BidFlags.PAY_AS_ASK
 

@@ -36,7 +36,7 @@ from cloud_gpu.protocol.lease import LeaseKey, LeaseTerms, MachineKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Advert, Ask, Bid, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.signing import Domain, Verified, sign, state, verify
-from cloud_gpu.protocol.ties import subject_of
+from cloud_gpu.protocol.ties import subject_of_bid
 from cloud_gpu.protocol.units import BasisPoints, GpuSeconds, Instant, Price, TokenAmount, cost_down
 from cloud_gpu.protocol.values import ZERO_ADDRESS, Address, Digest, keccak256
 from market.books.book import RestingAsk, RestingBid
@@ -56,6 +56,7 @@ RULES = MarketRules(
 )
 FEE = BasisPoints(100)
 A100 = GpuClass("A100-SXM4-80GB")
+SEALED = Terms(block=True, salt=keccak256(b"salt"))
 
 
 def key(name: str) -> LocalKey:
@@ -353,7 +354,7 @@ def resting_bid(signed: SignedBid, *, batch: Instant = 0, inbox: int = 1) -> Res
         terms=signed.terms,
         inbox=inbox,
         batch=batch,
-        tie=subject_of(bid).raw,
+        tie=subject_of_bid(bid, signed.terms).raw,
         report=BidReport(bid=bid.id, state=BidState.PENDING),
     )
 

@@ -12,7 +12,7 @@ from cloud_gpu.protocol.codec import to_json
 from cloud_gpu.protocol.effects import PublishRound, ReportAuction
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.orders import SignedAdvert, SignedBid, Terms
+from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.rounds import (
     Gone,
     Lane,
@@ -30,6 +30,7 @@ from tests.support.published import audited, journal_of, published, resealed
 from tests.unit.market.builders import (
     MARKET_KEY,
     NOW_S,
+    SEALED,
     Desk,
     advert,
     joined,
@@ -148,7 +149,7 @@ def test_losers_stay_published_until_they_leave_and_the_next_auction_follows(des
     assert id_of(later) in {id_of_row(row) for row in auctions[2].orders}
 
 
-AFTER = Terms(block=True, start_from=NOW_S + 2 * WINDOW_S + 5)
+AFTER = replace(SEALED, start_from=NOW_S + 2 * WINDOW_S + 5)
 
 
 def id_of_row(row: object) -> Digest:
@@ -157,7 +158,7 @@ def id_of_row(row: object) -> Digest:
 
 
 def test_one_round_means_one_auction_in_the_record_too(desk: Desk) -> None:
-    desk.submit(once := block(wanting=Terms(block=True, one_round=True)), LOW)
+    desk.submit(once := block(wanting=replace(SEALED, one_round=True)), LOW)
     for _ in range(2):
         desk.mine()
         desk.pass_time(WINDOW_S * 1_000)

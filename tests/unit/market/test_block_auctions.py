@@ -12,14 +12,18 @@ from cloud_gpu.protocol.effects import PublishRound, ReportAuction, ReportBid, T
 from cloud_gpu.protocol.errors import RejectReason
 from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import BidFlags, SignedBid, Terms
+from cloud_gpu.protocol.ties import subject_of_bid
+from cloud_gpu.protocol.values import keccak256
 from market.matchmaker import Matchmaker
 from tests.unit.market.builders import (
     NOW_S,
     RULES,
+    SEALED,
     Desk,
     advert,
     batches,
     joined,
+    key,
     machine,
     opened,
     order,
@@ -31,7 +35,6 @@ from tests.unit.market.builders import (
 
 WINDOW_S = 60
 BLOCKS = replace(RULES, block_s=WINDOW_S)
-SEALED = Terms(block=True)
 
 
 @pytest.fixture
@@ -95,6 +98,24 @@ def test_rounds_of_lane_a_that_are_published_meanwhile_do_not_tell_of_it(desk: D
         assert str(price(secret).value).encode() not in to_json(each)
 
 
+def test_nobody_learns_whose_a_sealed_bid_is_by_trying_accounts_and_nonces(desk: Desk) -> None:
+    desk.hear(advert("ada"), advert("eve"))
+    sealed, plain = block("bob"), order("dan", limit="1.00", nonce=1)
+    effects = desk.submit(sealed, plain) + desk.pass_time(WINDOW_S * 1_000 - 1)
+    entered = {
+        subject
+        for each in effects
+        if isinstance(each, PublishRound)
+        for batch in each.body.batches
+        for subject in batch.entered
+    }
+    assert subject_of_bid(plain.bid.payload, plain.terms) in entered
+    assert subject_of_bid(sealed.bid.payload, sealed.terms) in entered
+    assert subject_of_bid(sealed.bid.payload, Terms()) not in entered
+    bare = keccak256(key("bob").address.raw + bytes(4))
+    assert bare == subject_of_bid(sealed.bid.payload, Terms())
+
+
 def test_all_pay_one_price_between_the_dearest_ask_and_the_cheapest_limit(desk: Desk) -> None:
     desk.hear(advert("ada", at="1.00"), advert("eve", at="1.20"))
     first, second = block("bob", "1.50"), block("dan", "2.00")
@@ -112,7 +133,7 @@ def test_all_pay_one_price_between_the_dearest_ask_and_the_cheapest_limit(desk: 
 
 
 def here(buyer: str, limit: str, *regions: str, nonce: int = 0, count: int = 1) -> SignedBid:
-    wanting = Terms(block=True, regions=regions)
+    wanting = replace(SEALED, regions=regions)
     return block(buyer, limit, wanting=wanting, nonce=nonce, count=count)
 
 
@@ -243,7 +264,7 @@ def test_a_lost_bid_waits_for_the_next_auction_until_its_start_window_ends(desk:
 
 def test_a_start_window_keeps_a_bid_out_of_earlier_auctions(desk: Desk) -> None:
     desk.hear(advert("ada"))
-    later = block(wanting=Terms(block=True, start_from=NOW_S + 65))
+    later = block(wanting=replace(SEALED, start_from=NOW_S + 65))
     desk.submit(later)
     desk.mine()
     effects = desk.pass_time(WINDOW_S * 1_000)
@@ -322,7 +343,7 @@ def test_a_gang_opens_at_one_price_in_one_call(desk: Desk) -> None:
 
 
 def test_one_round_means_one_auction(desk: Desk) -> None:
-    now = block(wanting=Terms(block=True, one_round=True))
+    now = block(wanting=replace(SEALED, one_round=True))
     desk.submit(now)
     close(desk)
     assert desk.report(now).state is BidState.EXPIRED

@@ -33,6 +33,7 @@ from tests.unit.market.builders import (
     MARKET_KEY,
     NOW_S,
     RULES,
+    SEALED,
     advert,
     key,
     machine,
@@ -82,6 +83,7 @@ def test_a_sound_bid_is_verified_with_its_buyer_as_signer() -> None:
         ({"wanting": Terms(start_from=NOW_S + 301)}, R.DURATION_OUTSIDE_LIMITS),
         ({"flags": BidFlags.VERIFIED}, R.FLAGS_DIFFER),
         ({"audit_bps": BasisPoints(5)}, R.FLAGS_DIFFER),
+        ({"wanting": Terms(block=True)}, R.MALFORMED),
         ({"max_fee_bps": BasisPoints(99)}, R.FEE_ABOVE_LIMIT),
         ({"max_price_per_hour": price("0.001"), "duration": 3}, R.CAP_OUT_OF_RANGE),
         ({"max_price_per_hour": price(281_000_000), "duration": 86_400}, R.CAP_OUT_OF_RANGE),
@@ -91,6 +93,20 @@ def test_a_bid_that_breaks_one_rule_is_told_which(
     changes: dict[str, object], reason: RejectReason
 ) -> None:
     assert judged_bid(order("bob", **changes)) is reason  # type: ignore[arg-type]
+
+
+def test_a_sealed_bid_needs_a_salt_and_is_told_why() -> None:
+    assert judged_bid(order("bob", wanting=SEALED)) is None
+    found = check_bid(
+        order("bob", wanting=Terms(block=True)),
+        rules=RULES,
+        products=ledger().products,
+        fee=FEE,
+        at=NOW_S,
+    )
+    assert isinstance(found, Rejection)
+    assert (found.field, found.found) == ("terms.salt", "none")
+    assert "32 random bytes" in found.needed
 
 
 def test_a_bid_signed_by_another_key_or_changed_after_signing_is_refused() -> None:
@@ -208,3 +224,4 @@ def test_a_cancellation_counts_only_from_the_buyer_and_before_it_expires() -> No
     assert late is not None
     assert other is not None
     assert (late.reason, other.reason) == (R.EXPIRED, R.KEY_NOT_AUTHORISED)
+    assert str(key("dan").address) not in str(other), "whose the order is, a stranger is not told"

@@ -11,7 +11,7 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.orders import SignedAdvert, SignedBid
 from cloud_gpu.protocol.receipts import AHEAD_S_MAX
 from cloud_gpu.protocol.rounds import PlacedBid, PublishedRound, RoundBody, Taken, Unmatched
-from cloud_gpu.protocol.ties import subject_of, tie_of
+from cloud_gpu.protocol.ties import subject_of_bid, tie_of
 from cloud_gpu.protocol.units import Price
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from market.audit.auditing import INBOX_PATIENCE_MS
@@ -123,10 +123,12 @@ def luckier_ask(body: RoundBody) -> RoundBody:
 def entered_elsewhere(body: RoundBody) -> RoundBody:
     """HIGH is not among those that entered the batch that it names."""
     (batch,) = (each for each in body.batches if len(each.entered) > 1)
-    mine = subject_of(HIGH.bid.payload)
+    mine = subject_of_bid(HIGH.bid.payload, HIGH.terms)
     left = replace(batch, entered=tuple(each for each in batch.entered if each != mine))
     orders = tuple(
-        replace(each, tie=tie_of(left.seed, subject_of(each.order.bid.payload)))
+        replace(
+            each, tie=tie_of(left.seed, subject_of_bid(each.order.bid.payload, each.order.terms))
+        )
         for each in body.orders
         if isinstance(each, PlacedBid)
     )

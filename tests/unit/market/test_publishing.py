@@ -6,7 +6,7 @@ from cloud_gpu.protocol.codec import from_json, to_json
 from cloud_gpu.protocol.events import BidWithdrawn
 from cloud_gpu.protocol.merkle import leads_to
 from cloud_gpu.protocol.rounds import Lane, PlacedBid, PublishedRound, Taken
-from cloud_gpu.protocol.ties import subject_of, tie_of
+from cloud_gpu.protocol.ties import subject_of_ask, tie_of
 from market.lanes.round_lists import ROOTS, RoundLists, tree_of
 from tests.support.published import journal_of, published
 from tests.unit.market.builders import (
@@ -97,7 +97,7 @@ def test_a_renewed_ask_keeps_a_tie_key_that_anybody_can_compute(desk: Desk) -> N
     assert after.advert == renewed
     assert (before.batch, before.tie) == (after.batch, after.tie)
     (batch,) = (each for each in first.body.batches if each.batch == after.batch)
-    assert after.tie == tie_of(batch.seed, subject_of(renewed.body.ask.payload))
+    assert after.tie == tie_of(batch.seed, subject_of_ask(renewed.body.ask.payload))
 
 
 def test_two_runs_of_one_journal_publish_the_same_bytes(desk: Desk) -> None:

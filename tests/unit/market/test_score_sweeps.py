@@ -25,6 +25,7 @@ from tests.unit.market.builders import (
     FEE,
     NOW_S,
     RULES,
+    SEALED,
     TOKEN,
     Desk,
     advert,
@@ -217,7 +218,8 @@ def test_both_lanes_choose_by_score_and_pay_a_price(is_block: bool) -> None:
         advert("ada", at="1.00", hardware=profile(region="US")),
         advert("eve", at="1.05", hardware=profile(region="FR")),
     )
-    wanted = order(limit="1.50", wanting=Terms(block=is_block, carbon_price=TokenAmount(TOKEN)))
+    terms = replace(SEALED if is_block else Terms(), carbon_price=TokenAmount(TOKEN))
+    wanted = order(limit="1.50", wanting=terms)
     desk.submit(wanted)
     effects = desk.pass_time(60_000)
     report = desk.report(wanted)
