@@ -46,7 +46,8 @@ from market.rules import MarketRules
 from market.standing import Standing, health_at
 
 _THREADS = 8
-_TOO_LATE = (RejectReason.EXPIRED, RejectReason.WRONG_STATE)
+_TOO_LATE = (RejectReason.EXPIRED, RejectReason.WRONG_STATE, RejectReason.FEE_ABOVE_LIMIT)
+"""What an order may come to break after it was taken: its end, its campaign's state, the fee."""
 
 ResultT = TypeVar("ResultT")
 ParamsT = ParamSpec("ParamsT")

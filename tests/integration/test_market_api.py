@@ -14,7 +14,7 @@ from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import Cancellation, SignedAdvert, SignedBid, Terms
 from cloud_gpu.protocol.receipts import SignedReceipt, check_receipt
 from cloud_gpu.protocol.signing import state
-from cloud_gpu.protocol.units import TokenAmount
+from cloud_gpu.protocol.units import BasisPoints, TokenAmount
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import BODY_BYTES_MAX
 from market.api.errors import status_of
@@ -24,6 +24,7 @@ from market.store.inbox import SqlInbox
 from tests.support.market_api import DEPLOYMENT, Api, Endless
 from tests.unit.market.builders import (
     DOMAIN,
+    FEE,
     MARKET_KEY,
     NOW,
     NOW_S,
@@ -59,6 +60,15 @@ async def test_a_bid_sent_again_after_its_end_still_gets_its_receipt(api: Api) -
     assert (again.status_code, again.content) == (200, first.content)
     late = await api.place(order("bob", nonce=1, start_by=NOW_S + 5))
     assert (await api.problem(late)).reason is RejectReason.EXPIRED
+
+
+async def test_a_bid_sent_again_after_the_fee_rose_still_gets_its_receipt(api: Api) -> None:
+    first = await api.place(order("bob"))
+    api.standing = msgspec.structs.replace(api.standing, fee=BasisPoints(FEE.value + 1))
+    again = await api.place(order("bob"))
+    assert (again.status_code, again.content) == (200, first.content)
+    late = await api.place(order("bob", nonce=1))
+    assert (await api.problem(late)).reason is RejectReason.FEE_ABOVE_LIMIT
 
 
 @pytest.mark.parametrize(
