@@ -385,14 +385,10 @@ class Client:
         account = await self.account()
         self._promises.expire(at)
         nonce = self._promises.free_nonce(account, self._draw())
-        salt = drawn_salt(self._draw) if request.block else ZERO_DIGEST
-        orders = [
-            order
-            for market in markets
-            for order in make_bids(
-                request, ways, market, self._purse, nonce=nonce, at=at, salt=salt
-            )
-        ]
+        orders: list[SignedBid] = []
+        for market in markets:  # what one publishes must not tell of a bid that another keeps
+            salt = drawn_salt(self._draw) if request.block else ZERO_DIGEST
+            orders += make_bids(request, ways, market, self._purse, nonce=nonce, at=at, salt=salt)
         require_funds(account, self._promises, [order.bid.payload for order in orders])
         slices = tuple(product.slice_gpus for product, _ in ways) * len(markets)
         return Wanted(tuple(orders), slices), adverts

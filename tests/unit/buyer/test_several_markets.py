@@ -6,7 +6,7 @@ from cloud_gpu.bidding import WordUnclear, ways_for
 from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, SettingsInvalid
 from cloud_gpu.protocol.identity import LocalKey
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from cloud_gpu.settings import Settings, read_settings
 from cloud_gpu.testing import World
 from cloud_gpu.testing.world import MATCHER
@@ -26,6 +26,16 @@ async def test_each_market_has_its_own_bid_and_all_share_a_nonce(world: World) -
     assert len({order.bid.payload.nonce for order in orders}) == 1
     quote = await client.quote(request())
     assert [view.ask.matcher for view in quote.fitting] == [OTHER.address, MATCHER.address]
+
+
+@in_world(machines=TWO)
+async def test_what_one_market_publishes_of_a_sealed_bid_does_not_tell_of_the_others(
+    world: World,
+) -> None:
+    client = world.client(world.other_market(OTHER, world.nodes[1:]))
+    one, other = await client.sign(request(block=True), lambda _: None)
+    assert one.terms.salt != other.terms.salt
+    assert ZERO_DIGEST not in (one.terms.salt, other.terms.salt)
 
 
 @in_world(machines=TWO)
