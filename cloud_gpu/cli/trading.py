@@ -148,7 +148,8 @@ def show_explanation(
     columns = (f"of {how.asks} {others}", "kept off", "by this alone")
     told = {**row, "explanation": to_builtins(how)}
     run.say.result(kind, told, lambda: table_of(columns, rows))
-    for sentence in (how.price, how.change):
+    sentences = [each for each in (how.price, how.change) if each]
+    for sentence in sentences or [row.get("why", "")]:  # no single change would do
         if sentence:
             run.say.progress(sentence)
 

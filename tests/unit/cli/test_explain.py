@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cloud_gpu.cli.exits import ExitCode
+from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.future_reports import FutureReport
 from cloud_gpu.protocol.match import BidReport, BidState, Explanation, Obstruction
 from cloud_gpu.protocol.values import Digest
@@ -24,6 +26,7 @@ LEFT = Explanation(
     taken=1,
     change="Raise the price limit to 1.60.",
 )
+WHY = Rejection(reason=RejectReason.NO_MATCH, field="bid.count", found="2", needed="9")
 FILLED = Explanation(asks=1, price="The provider is paid what it asks, 1.20.")
 
 
@@ -36,13 +39,15 @@ class World(PretendWorld):
 
     def ask(self, settings: Any, work: Any, say: Any, within_s: Any) -> Any:
         async def report(bid: Digest) -> BidReport:
-            return BidReport(bid=bid, state=BidState.PENDING, explanation=self.how)
+            return BidReport(bid=bid, state=BidState.PENDING, rejection=WHY, explanation=self.how)
 
         return asyncio.run(work(SimpleNamespace(report=report)))
 
     def trader(self, settings: Any, within_s: float) -> Any:
         def report(order: Digest) -> FutureReport:
-            return FutureReport(order=order, state=BidState.PENDING, explanation=self.how)
+            return FutureReport(
+                order=order, state=BidState.PENDING, rejection=WHY, explanation=self.how
+            )
 
         return nullcontext(SimpleNamespace(market=SimpleNamespace(report=report)))
 
@@ -68,6 +73,14 @@ def test_why_a_price_is_a_sentence_and_json_has_all_of_it(noun: str, capsys: Cap
     told = capsys.readouterr()
     assert json.loads(told.out)["explanation"]["price"] == FILLED.price
     assert FILLED.price in told.err
+
+
+@pytest.mark.parametrize("noun", ["bid", "future"])
+def test_where_no_single_change_would_do_the_whole_reason_is_told(
+    noun: str, capsys: Captured
+) -> None:
+    assert called(World(replace(LEFT, change="")), noun, "show", str(ORDER), "--explain") == 0
+    assert str(WHY) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("noun", ["bid", "future"])
