@@ -111,12 +111,6 @@ class BatchRow:
         self.returned = min(10**6, self.returned + weight)
         return self.price(self.returned) - before
 
-    @property
-    def shown_state(self) -> BatchState:
-        """ACCUSED while an accusation is open."""
-        is_accused = self.state is BatchState.DRAWN and self.accused
-        return BatchState.ACCUSED if is_accused else self.state
-
     def price(self, weight: int) -> int:
         """What segments of this weight cost."""
         return self.value * weight // 10**6

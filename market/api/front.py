@@ -91,8 +91,8 @@ class Front:
     async def place(
         self, order: SoundOrder, account: Address, refused: Rejection | None
     ) -> Acknowledged:
-        """Take what the door let in, of the account that signed it; of what it refused as too late,
-        find where it was kept in time. Raises Refused, StorageFailed.
+        """Take what the door let in, of the account that signed it; of what it refuses by now, find
+        where it was taken before. Raises Refused, StorageFailed.
         """
         if refused is None:
             self.limiting.spend_account(account)
@@ -173,7 +173,7 @@ class Front:
         return found if isinstance(found, Rejection) else None
 
     def kept_before(self, kind: OrderKind, order: Digest, refused: Rejection) -> Kept | None:
-        """Its place, if it was taken in time and is handed in again too late; blocks."""
+        """Its place, if it was taken before it came to break that rule; blocks."""
         return self.inbox.kept(kind, order) if refused.reason in _TOO_LATE else None
 
 

@@ -58,7 +58,6 @@ class Runner(Generic[EventT, EffectT]):
         self._arrived = trio.Event()
         self._recent: deque[object] = deque(maxlen=_LAST_EVENTS)
         self._lanes: dict[Hashable, trio.MemorySendChannel[EffectT]] = {}
-        self._token: trio.lowlevel.TrioToken | None = None
 
     @property
     def waiting(self) -> int:
@@ -69,11 +68,6 @@ class Runner(Generic[EventT, EffectT]):
         """Enqueue a fact; from the runner's own trio thread."""
         self._events.append(event)
         self._arrived.set()
-
-    def post_from_thread(self, event: EventT) -> None:
-        """Enqueue a fact from another thread."""
-        assert self._token is not None, "post_from_thread before run"
-        self._token.run_sync_soon(self.post, event)
 
     def replay(self, again: Callable[[EffectT], None] = lambda _: None) -> int:
         """Bring the party to where its journal ends; returns how many entries it has.
@@ -90,7 +84,6 @@ class Runner(Generic[EventT, EffectT]):
 
     async def run(self) -> None:
         """Handle events until cancelled."""
-        self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             while True:
                 await self._wait()
