@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -54,7 +55,7 @@ from tests.unit.market.builders import (
     resting_bid,
 )
 
-PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 3
+PROVIDERS, BUYERS, MACHINES = ("ada", "eve", "bob"), ("bob", "dan"), 5
 PRICES = ("0.80", "1.00", "1.10", "1.50")
 DURATIONS = (60, 3_600, 3_600, 7_200)
 BONDS = (0, 10, 10, 10)
@@ -83,6 +84,7 @@ wishes = st.sampled_from(
         Terms(regions=("EU",)),
         Terms(gpu_memory_mib_min=90_000),
         *(Terms(scope=scope) for scope in Scope),
+        Terms(scope=Scope.REGION, chunk=2),
     )
 )
 labels = st.sampled_from(({}, {FABRIC_LABEL: "nv0"}))
@@ -105,7 +107,7 @@ def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
             at=draw(st.sampled_from(PRICES)),
             product=1 + index % 2,
             min_duration=draw(st.sampled_from((60, 600))),
-            host=f"{name}{index // 2}",
+            host=f"{name}{index // 3}",
             hardware=profile(region=draw(regions), labels=draw(labels)),
         )
         for name, index in machines
@@ -115,19 +117,19 @@ def adverts(draw: st.DrawFn) -> list[SignedAdvert]:
 @st.composite
 def orders(draw: st.DrawFn) -> list[SignedBid]:
     """Bids with shared nonces, wishes and narrow vaults."""
-    count = draw(st.integers(0, 8))
+    counts = st.sampled_from((1, 1, 2, 2, 3, 4))
     found = [
         order(
             draw(st.sampled_from(BUYERS)),
             limit=draw(st.sampled_from(PRICES)),
             product=draw(st.sampled_from((1, 1, 2))),
             nonce=draw(st.integers(0, 3)),
-            count=draw(st.sampled_from((1, 1, 2, 3))),
+            count=gpus,
             flags=int(BidFlags.PAY_AS_ASK),
             duration=draw(st.sampled_from(DURATIONS)),
-            wanting=draw(wishes),
+            wanting=wish if gpus % max(1, wish.chunk) == 0 else Terms(),
         )
-        for _ in range(count)
+        for gpus, wish in draw(st.lists(st.tuples(counts, wishes), max_size=8))
     ]
     return list({each.bid.payload.id: each for each in found}.values())
 
@@ -169,6 +171,8 @@ def twin(found: Round) -> list[tuple[BidId, list[AskId]]]:
             for gang in combinations(found.asks[bid.bid.payload.product], count):
                 costs = [naive_cost(bid, ask, found.given) for ask in gang]
                 is_near = len({naive_place(bid.terms.scope, ask) for ask in gang}) == 1
+                nodes = Counter(naive_place(Scope.NODE, ask) for ask in gang)
+                is_near &= not any(of % max(1, bid.terms.chunk) for of in nodes.values())
                 if None in costs or not is_near or gone & {ask.id for ask in gang}:
                     continue
                 total = sum(cost for cost in costs if cost is not None)
