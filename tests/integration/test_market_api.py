@@ -166,8 +166,9 @@ async def test_a_cancellation_by_the_buyer_is_kept_and_by_others_refused(api: Ap
     told = await api.problem(await api.client.post(path, content=to_json(stranger)))
     assert told.reason is RejectReason.KEY_NOT_AUTHORISED
     own = state(body, DOMAIN, key("bob"), nonce=1, expiry=NOW_S + 60)
-    answer = await api.client.post(path, content=to_json(own))
-    assert answer.status_code == 202
+    for _ in range(2):
+        answer = await api.client.post(path, content=to_json(own))
+        assert answer.status_code == 202
     assert [event.inbox for event in api.inbox.after(1, 10)] == [2]
     elsewhere = f"/v1/bids/0x{'11' * 32}/cancellation"
     told = await api.problem(await api.client.post(elsewhere, content=to_json(own)))
