@@ -63,8 +63,9 @@ def subject_of_ask(ask: Ask) -> Digest:
 def subject_of_bid(bid: Bid, terms: Terms) -> Digest:
     """What its tie key is drawn for: keccak256(buyer || uint32 nonce), of a block || its salt.
 
-    So alternatives are no more tickets than one bid. Subjects are published when their batch ends,
-    before a sealed bid is: without the salt, trying accounts and nonces would tell whose it is.
+    So alternatives are no more tickets than one bid, blocks where they share a salt. Subjects are
+    published when their batch ends, before a sealed bid is: without the salt, trying accounts and
+    nonces would tell whose it is.
     """
     salt = terms.salt.raw if terms.block else b""
     return keccak256(bid.buyer.raw + bid.nonce.to_bytes(4, "big") + salt)
