@@ -20,6 +20,7 @@ from cloud_gpu.protocol.ports import Clock
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.receipts import Receipt
 from cloud_gpu.protocol.signing import Signed, Verified
+from cloud_gpu.protocol.units import unix_seconds
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.errors import Refused
 from market.api.limiting import Limiting
@@ -83,6 +84,11 @@ class Front:
         object.__setattr__(self, "_taking", Taking(self._keep))
         object.__setattr__(self, "newsroom", Newsroom(self.news, self._read_news))
         self.metrics.watch(self.health)
+
+    @property
+    def at(self) -> int:
+        """Now, Unix seconds."""
+        return unix_seconds(self.clock.now())
 
     def health(self) -> Health:
         """Now."""
@@ -163,12 +169,12 @@ class Front:
             rules=self.rules,
             products=self._products,
             fee=self.standing().fee,
-            at=self.clock.now() // 1000,
+            at=self.at,
         )
 
     def judge_future(self, order: Signed[FutureOrder]) -> Rejection | None:
         """Why the market does not take an order of futures now."""
-        at = self.clock.now() // 1000
+        at = self.at
         found = check_future(order, rules=self.rules, products=self._products, at=at)
         return found if isinstance(found, Rejection) else None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fastapi import Request
 
 from cloud_gpu.protocol.orders import SignedCancellation
+from cloud_gpu.protocol.units import unix_seconds
 from cloud_gpu.protocol.values import Address, Digest
 from market.api.bodies import read_body
 from market.api.errors import Refused, malformed
@@ -26,7 +27,7 @@ async def keep_cancellation(
     if owner is None:
         return False
     now = front.clock.now()
-    refused = check_cancellation(cancellation, buyer=owner, rules=front.rules, at=now // 1000)
+    refused = check_cancellation(cancellation, buyer=owner, rules=front.rules, at=unix_seconds(now))
     if refused is not None:
         raise Refused(refused)
     front.limiting.spend_account(owner)

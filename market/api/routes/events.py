@@ -80,7 +80,7 @@ def _check_watch(front: Front, authorization: str, whose: Address | None) -> Non
             f"a Watch of {watch.body.account} at {watch.body.market}",
             f"one of the query's account, {whose}, at {front.rules.matcher}",
         )
-    at = front.clock.now() // 1000
+    at = front.at
     refused = verify_statement(
         watch, front.rules.domain, account=whose, keys=NoDelegates(), role=None, at=at
     )

@@ -95,7 +95,7 @@ async def series(
 ) -> Response:
     """Depth and last price of series that can still be traded, by product and time."""
     front = front_of(request)
-    at, after = front.clock.now() // 1000, place_in(request, cursor, int, int, str)
+    at, after = front.at, place_in(request, cursor, int, int, str)
     found = await front.in_thread(front.futures.series, product, at, limit + 1, after)
     return listing(
         request,
@@ -134,7 +134,7 @@ async def positions(
     key = read_id("account", account, Address.parse)
     before = _number(request, cursor)
     found = await front.in_thread(front.futures.positions, key, limit + 1, before)
-    at, rules = front.clock.now() // 1000, front.deployment.futures_rules
+    at, rules = front.at, front.deployment.futures_rules
     start_s = front.deployment.windows.start
 
     def shown(reports: Sequence[ContractReport]) -> list[Position]:
@@ -181,7 +181,7 @@ async def node(request: Request, provider: str, index: _Index) -> Response:
 async def curve(request: Request, product: _Product) -> Response:
     """What a GPU-hour costs on coming days, by the last price of each series. Information only."""
     front = front_of(request)
-    at = front.clock.now() // 1000
+    at = front.at
     found = await front.in_thread(front.futures.series, product, at - _REACH_S, ANSWERED_MAX)
     cleared = [
         ClearedSeries(series=each.series, price=each.last.price, units=each.last.units)

@@ -67,9 +67,7 @@ async def open_campaign(request: Request) -> Response:
     key = offer.body.campaign.id_in(domain)
     check_key(request, key)
     await front.know_product(offer.body.campaign.product)
-    refused = check_campaign(
-        offer, rules=front.rules, products=front.known_products, at=front.clock.now() // 1000
-    )
+    refused = check_campaign(offer, rules=front.rules, products=front.known_products, at=front.at)
     sound = SoundOrder(kind=OrderKind.CAMPAIGN, id=key, octets=body)
     return (await front.place(sound, offer.body.campaign.organiser, refused)).response
 
@@ -154,7 +152,7 @@ async def _refused_pledge(front: Front, key: Digest, signed: Signed[Pledge]) -> 
         campaign=told.report.campaign,
         rules=front.rules,
         products=front.known_products,
-        at=front.clock.now() // 1000,
+        at=front.at,
     )
     return found if isinstance(found, Rejection) else None
 
@@ -222,7 +220,7 @@ def _new(campaign: Digest, offer: CampaignOffer, front: Front) -> CampaignReport
         campaign=offer.campaign,
         providers=offer.providers,
         state=CampaignState.GATHERING,
-        listed_at=front.clock.now() // 1000,
+        listed_at=front.at,
         pledges=0,
         slices=0,
         missing_slices=offer.campaign.goal,
@@ -237,7 +235,7 @@ def _spot_price(front: Front, product: int) -> Price | None:
     known = front.known_products.get(product)
     if known is None:
         return None
-    at = front.clock.now() // 1000
+    at = front.at
     return _cheapest(front.view.asks(known.gpu_class, _ASKS_MAX, at), product)
 
 

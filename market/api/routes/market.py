@@ -62,7 +62,7 @@ async def asks(
 ) -> Response:
     """What is on offer now, cheapest first. `gpu` by words: "A100" finds "A100-SXM4-80GB"."""
     front = front_of(request)
-    at = front.clock.now() // 1000
+    at = front.at
     after = place_in(request, cursor, int, str)
     found = await front.in_thread(front.view.asks, gpu, limit + 1, at, after)
     return listing(request, found, limit, _place)
