@@ -115,6 +115,14 @@ _NEXT_PAGE: Final = {
 }
 
 
+_RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "Of a 429: in how many seconds to come again.",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+
+
 def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """A route's `responses`: one kind of value, or a problem."""
     schema = {"type": "array", "items": _REFERENCES[kind]} if many else _REFERENCES[kind]
@@ -124,6 +132,7 @@ def answers(kind: Any, *, many: bool = False, status: int = 200) -> dict[int | s
         "default": {
             "description": "Refused: what was found, what was needed, what to do.",
             "content": {PROBLEM_TYPE: {"schema": _REFERENCES[Problem]}},
+            "headers": _RETRY_AFTER,
         },
     }
 

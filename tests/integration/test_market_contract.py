@@ -30,6 +30,7 @@ load_all_checks()
 EXAMPLES = 12
 HELD: list[Any] = CHECKS.get_by_names(
     [
+        "response_headers_conformance",
         "not_a_server_error",
         "status_code_conformance",
         "content_type_conformance",
