@@ -63,10 +63,10 @@ class Auction:
 regions = st.sampled_from(("FR/EU", "FR/EU", "US"))
 wishes = st.sampled_from(
     (
-        *(Terms(block=True),) * 5,
-        Terms(block=True, regions=("EU",)),
-        Terms(block=True, gpu_memory_mib_min=90_000),
-        Terms(block=True, scope=Scope.NODE),
+        *(Terms(block=True, salt=SEED),) * 5,
+        Terms(block=True, salt=SEED, regions=("EU",)),
+        Terms(block=True, salt=SEED, gpu_memory_mib_min=90_000),
+        Terms(block=True, salt=SEED, scope=Scope.NODE),
     )
 )
 
