@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cloud_gpu.bidding import WordUnclear
+from cloud_gpu.moments import read_moment
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.group_buy import (
     ANY_PROVIDER,
@@ -23,7 +24,7 @@ from cloud_gpu.protocol.units import (
     parse_duration,
     parse_price,
 )
-from cloud_gpu.protocol.utc import format_utc, parse_utc
+from cloud_gpu.protocol.utc import format_utc
 from cloud_gpu.protocol.values import Address
 
 
@@ -48,8 +49,8 @@ def campaign_wish(
     named = _providers(providers)
     if not 1 <= goal <= SLICES_MAX:
         raise WordUnclear("goal", f"found {goal}, needed 1 to {SLICES_MAX} machines")
-    closes = _moment("deadline", deadline, at)
-    opens = _moment("start", start, at) if start else at
+    closes = read_moment("deadline", deadline, at)
+    opens = read_moment("start", start, at) if start else at
     _require_times(opens, closes, at)
     campaign = Campaign(
         organiser=organiser,
@@ -84,17 +85,6 @@ def _read_duration(word: str | int) -> int:
         return parse_duration(word)
     except ValueError as error:
         raise WordUnclear("duration", str(error)) from error
-
-
-def _moment(name: str, word: str, at: int) -> int:
-    try:
-        return at + parse_duration(word)
-    except ValueError:
-        pass  # then it is a time
-    try:
-        return parse_utc(word)
-    except ValueError as error:
-        raise WordUnclear(name, f'{error}; or a duration from now, like "3d"') from error
 
 
 def _require_times(opens: int, closes: int, at: int) -> None:

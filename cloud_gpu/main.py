@@ -176,7 +176,7 @@ def open_trader(
     """Futures: GPU time bought or sold ahead, with the settings' wallet at their market.
 
         with open_trader() as trader:
-            order = trader.buy("A100:2", start="2026-12-08", length="1d", max_price="1.20")
+            order = trader.buy("A100:2", start="7d", length="1d", max_price="1.20")
             trader.market.report(order.payload.id)  # the contract, once a batch opened one
             trader.contracts.fund(1)
 

@@ -34,6 +34,7 @@ class Opening:
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.progress = progress
         self._next: Callable[[told.AnyNotice], None] | None = None
+        self._is_placed = False
         self.funded: told.LeaseFunded | None = None
         self.usable: told.LeaseUsable | None = None
         self._not_opened: told.LeaseNotOpened | None = None
@@ -79,7 +80,9 @@ class Opening:
             return
         match notice:
             case told.BidPlaced():
-                self.progress(f"bid {str(notice.bid)[:10]} placed")
+                if not self._is_placed:  # its alternatives are the same wish
+                    self.progress(f"bid {str(notice.bid)[:10]} placed")
+                self._is_placed = True
             case told.LeaseFunded():
                 self.funded = notice
                 cap, price = format_tokens(notice.cap), format_tokens(notice.price)

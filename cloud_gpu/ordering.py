@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from cloud_gpu.bidding import WordUnclear
+from cloud_gpu.moments import read_moment
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.futures import UNITS_MAX, WINDOWS_S, Series
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.units import Price, format_duration, parse_duration, parse_price
-from cloud_gpu.protocol.utc import format_utc, parse_utc
+from cloud_gpu.protocol.utc import format_utc
 from cloud_gpu.protocol.values import Value
 from cloud_gpu.query import Query, Span
 from cloud_gpu.query_text import QueryUnclear, parse_query
@@ -41,8 +42,12 @@ def future_wish(
     units: int,
     limit: str,
     stands: str | int = STANDS_S,
+    at: int,
 ) -> FutureRequest:
-    """Read a person's words. Raises `WordUnclear` naming the word, what was found and needed."""
+    """Read a person's words at a time, Unix seconds.
+
+    Raises `WordUnclear` naming the word, what was found and needed.
+    """
     if not 1 <= units <= UNITS_MAX:
         raise WordUnclear("units", f"found {units}, needed 1 to {UNITS_MAX} machines")
     name = "max_price" if is_buy else "min_price"
@@ -52,7 +57,7 @@ def future_wish(
         raise WordUnclear(name, str(error)) from error
     if not price:
         raise WordUnclear(name, 'found 0, needed tokens a GPU-hour, like "1.20"')
-    series = read_series(product=product, start=start, length=length)
+    series = read_series(product=product, start=start, length=length, at=at)
     return FutureRequest(
         is_buy=is_buy, series=series, units=units, limit=price, stands_s=read_stands(stands)
     )
@@ -70,8 +75,12 @@ def read_stands(word: str | int) -> int:
     return found
 
 
-def read_series(*, product: int, start: str, length: str | int) -> Series:
-    """A product's window. Raises `WordUnclear`: no such length, no such start (the nearest two)."""
+def read_series(*, product: int, start: str, length: str | int, at: int) -> Series:
+    """A product's window, read at a time, Unix seconds.
+
+    `start` is a UTC time, or a duration: the first window that begins so long from now or later.
+    Raises `WordUnclear`: no such length, no such start (the nearest two).
+    """
     try:
         seconds = parse_duration(length)
     except ValueError as error:
@@ -79,20 +88,17 @@ def read_series(*, product: int, start: str, length: str | int) -> Series:
     if seconds not in WINDOWS_S:
         traded = ", ".join(window_words(each) for each in WINDOWS_S)
         raise WordUnclear("length", f"found {length}, needed one of {traded}")
-    try:
-        at = parse_utc(start)
-    except ValueError as error:
-        raise WordUnclear("start", str(error)) from error
-    before = at - at % seconds
-    if at != before:
+    begins = read_moment("start", start, at, step=seconds)
+    before = begins - begins % seconds
+    if begins != before:
         near = f"{format_utc(before)} or {format_utc(before + seconds)}"
         weeks = " (weeks start on Thursdays)" if seconds == max(WINDOWS_S) else ""
         raise WordUnclear(
             "start",
-            f"found {format_utc(at)}, needed the start of a {window_words(seconds)} window{weeks}:"
-            f" {near}",
+            f"found {format_utc(begins)}, needed the start of a {window_words(seconds)}"
+            f" window{weeks}: {near}",
         )
-    return Series(product=product, window_start=at, window_seconds=seconds)
+    return Series(product=product, window_start=begins, window_seconds=seconds)
 
 
 def window_words(seconds: int) -> str:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from cloud_gpu.future_contracts import ContractAccount, FutureContracts
-from cloud_gpu.ordering import STANDS_S, FutureRequest, future_wish, product_meant
+from cloud_gpu.ordering import (
+    STANDS_S,
+    FutureRequest,
+    future_wish,
+    product_meant,
+    read_series,
+)
 from cloud_gpu.protocol.deployment import Deployment
 from cloud_gpu.protocol.errors import RejectReason, SettingsInvalid
 from cloud_gpu.protocol.future_reports import FutureReport, Position, SeriesReport
@@ -113,13 +119,14 @@ class Trader:
     ) -> Signed[FutureOrder]:
         """Order machines for a window ("2026-12-08", "1d") at `max_price` a GPU-hour or less.
 
-        `gpu_type` is a product's number or words like "A100:2"; the order expires after `stands`.
+        `gpu_type` is a product's number or words like "A100:2"; a `start` of "7d" is the first
+        window that begins a week from now or later; the order expires after `stands`.
         Raises `WordUnclear`, and as `order` and `place` do.
         """
         return self._placed(
-            future_wish(
+            self.wish(
+                gpu_type,
                 is_buy=True,
-                product=self.product(gpu_type).id,
                 start=start,
                 length=length,
                 units=units,
@@ -140,15 +147,45 @@ class Trader:
     ) -> Signed[FutureOrder]:
         """Offer machines for a window at `min_price` a GPU-hour or more; see `buy`."""
         return self._placed(
-            future_wish(
+            self.wish(
+                gpu_type,
                 is_buy=False,
-                product=self.product(gpu_type).id,
                 start=start,
                 length=length,
                 units=units,
                 limit=min_price,
                 stands=stands,
             )
+        )
+
+    def wish(
+        self,
+        gpu_type: str | int,
+        *,
+        is_buy: bool,
+        start: str,
+        length: str | int,
+        limit: str,
+        units: int = 1,
+        stands: str | int = STANDS_S,
+    ) -> FutureRequest:
+        """What `buy` or `sell` would order, for `order`. Raises `WordUnclear`."""
+        return future_wish(
+            is_buy=is_buy,
+            product=self.product(gpu_type).id,
+            start=start,
+            length=length,
+            units=units,
+            limit=limit,
+            stands=stands,
+            at=self._account.chain_time(),
+        )
+
+    def window(self, gpu_type: str | int, *, start: str, length: str | int) -> Series:
+        """The window of a product that these words mean, as for `buy`. Raises `WordUnclear`."""
+        product = self.product(gpu_type).id
+        return read_series(
+            product=product, start=start, length=length, at=self._account.chain_time()
         )
 
     def _placed(self, request: FutureRequest) -> Signed[FutureOrder]:

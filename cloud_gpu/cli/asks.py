@@ -26,6 +26,7 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
+from cloud_gpu.cli.trading import table_of
 from cloud_gpu.client import Client
 from cloud_gpu.protocol.errors import NoMatch
 from cloud_gpu.protocol.orders import SignedAdvert
@@ -126,24 +127,20 @@ def _row(place: int, advert: SignedAdvert) -> dict[str, Any]:
 
 
 def _asks_table(rows: Sequence[dict[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("", "GPUs", "class", "memory", "a GPU-hour", "region", "isolation", "provider"):
-        table.add_column(column)
-    for row in rows:
-        table.add_row(
-            str(row["index"]),
-            str(row["gpus"]),
-            row["gpu_class"] + (" (simulated)" if row["simulated"] else ""),
-            f"{row['gpu_memory_mib'] / 1024:.0f} GB",
-            row["price"]["amount"],
-            row["region"] or "-",
-            row["isolation"],
-            row["provider"][:10],
-        )
-    return table
+    return table_of(
+        ("GPUs", "memory", "a GPU-hour", "region", "isolation", "provider"),
+        [
+            (
+                f"{row['gpus']} x {row['gpu_class']}" + " (simulated)" * row["simulated"],
+                f"{row['gpu_memory_mib'] / 1024:.0f} GB",
+                row["price"]["amount"],
+                row["region"] or "-",
+                row["isolation"],
+                row["provider"][:10],
+            )
+            for row in rows
+        ],
+    )
 
 
 def quote(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cloud_gpu.cli.failures import UsageWrong
+from cloud_gpu.cli.failures import NoSuchThing, UsageWrong
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.output import money, rate
-from cloud_gpu.cli.trading import table_of
+from cloud_gpu.cli.trading import SHOWN_DIGITS, table_of
 from cloud_gpu.protocol.auctions import AuctionClass, AuctionReport
 from cloud_gpu.protocol.utc import format_utc, parse_utc
 
@@ -33,17 +33,25 @@ def ls(run: Invocation) -> None:
 def show(
     run: Invocation,
     window: Annotated[
-        str, typer.Argument(metavar="WINDOW", help='When it closed: "2026-12-08T16:00Z".')
-    ],
+        str,
+        typer.Argument(metavar="WINDOW", help='When it closed: "2026-12-08T16:00Z"; or the last.'),
+    ] = "last",
 ) -> None:
     """Show every bid of an auction: what it pays, or why it got nothing."""
-    try:
-        closed = parse_utc(window)
-    except ValueError as error:
-        raise UsageWrong(f"WINDOW: {error}") from error
-    (report,) = run.ask(run.settings(), lambda client: client.auctions(closed))
+    closed = None if window == "last" else _closed(window)
+    found = run.ask(run.settings(), lambda client: client.auctions(closed))
+    if not found:
+        raise NoSuchThing("no auction", "one that has cleared", "cloud-gpu bid place --block")
+    report = found[0]
     row = {**_row(report), "bids": _bids(report)}
     run.say.result("auction", row, lambda: _bids_table(row["bids"]))
+
+
+def _closed(window: str) -> int:
+    try:
+        return parse_utc(window)
+    except ValueError as error:
+        raise UsageWrong(f"WINDOW: {error}; or last") from error
 
 
 def _row(report: AuctionReport) -> dict[str, Any]:
@@ -104,7 +112,12 @@ def _bids_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
         ("bid", "a GPU-hour", "machines", "left out for"),
         [
-            (row["bid"], (row["price"] or {}).get("amount", ""), str(row["machines"]), row["why"])
+            (
+                row["bid"][:SHOWN_DIGITS],
+                (row["price"] or {}).get("amount", ""),
+                str(row["machines"]),
+                row["why"],
+            )
             for row in rows
         ],
     )

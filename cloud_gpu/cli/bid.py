@@ -37,13 +37,15 @@ from cloud_gpu.cli.requirements import (
     Verified,
     requirement,
 )
-from cloud_gpu.cli.trading import Explain, digest_of, show_explanation, table_of
+from cloud_gpu.cli.trading import SHOWN_DIGITS, Explain, digest_of, show_explanation, table_of
+from cloud_gpu.cli.verdicts import ENDED, first_verdict_on_loop, is_judged, require_standing
 from cloud_gpu.cli.wallet import opened_wallet
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.errors import Rejected
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
-from cloud_gpu.protocol.units import format_tokens
+from cloud_gpu.protocol.units import format_duration, format_tokens
 from cloud_gpu.spending import escrow_of
 
 if TYPE_CHECKING:
@@ -131,16 +133,30 @@ def _confirm_and_hand_in(
     rows = [_order_row(order) for order in orders]
     most = max(escrow_of(order.bid.payload).value for order in orders)
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")
-    _hand_in(run, settings, orders)
+    look = f"cloud-gpu bid show {rows[0]['bid'][:SHOWN_DIGITS]}"
+    report = _hand_in(run, settings, orders, look)
+    if report is not None:
+        require_standing(report.state, report.rejection, look)
     run.say.results("bid", rows, lambda: _orders_table(rows))
-    run.say.next(f"cloud-gpu bid show {rows[0]['bid']}")
+    if report is not None:
+        run.say.progress(_how_far(report))
+    run.say.next(look)
 
 
-def _hand_in(run: Invocation, settings: Settings, orders: tuple[SignedBid, ...]) -> None:
-    """Tell and remember each bid that the market has, or may have: its answer can be lost."""
+def _how_far(report: BidReport) -> str:
+    return f"It is {report.state}: {report.rejection or 'no round has looked at it yet'}"
+
+
+def _hand_in(
+    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...], look: str
+) -> BidReport | None:
+    """Tell and remember each bid that the market has, or may have: its answer can be lost.
+
+    Returns what it first tells of them.
+    """
     known: list[SignedBid] = []
 
-    async def submit(client: Client) -> None:
+    async def submit(client: Client) -> BidReport | None:
         for order in orders:
             bid = order.bid.payload.id
             try:
@@ -153,13 +169,25 @@ def _hand_in(run: Invocation, settings: Settings, orders: tuple[SignedBid, ...])
                 raise
             known.append(order)
             run.say.progress(f"bid {bid}")
+        return await first_verdict_on_loop(
+            run,
+            look,
+            lambda: _best_of(client, orders),
+            lambda one: is_judged(one.state, one.rejection),
+        )
 
     try:
-        run.ask(settings, submit)
+        return run.ask(settings, submit)
     finally:
         rows = [{**_order_row(order), "market": settings.market} for order in known]
         if rows:
             run.outside.remember("bids", rows)
+
+
+async def _best_of(client: Client, orders: tuple[SignedBid, ...]) -> BidReport:
+    """Of alternatives, how the one fares that came furthest."""
+    reports = [await client.report(order.bid.payload.id) for order in orders]
+    return min(reports, key=lambda one: (one.state in ENDED, one.state is BidState.PENDING))
 
 
 def _read(body: str) -> tuple[SignedBid, ...]:
@@ -199,6 +227,8 @@ def show(
         show_explanation(run, "bid", row, report.explanation, "asks")
         return
     run.say.result("bid", row, lambda: _reports_table([row]))
+    if row["why"]:
+        run.say.progress(row["why"])
     if explain:
         waits = report.state in _LIVE
         run.say.progress("no round explained this bid" + " yet" * waits)
@@ -270,6 +300,7 @@ def _report_row(report: BidReport) -> dict[str, Any]:
     return {
         "bid": str(report.bid),
         "state": str(report.state),
+        "reason": str(report.rejection.reason) if report.rejection is not None else "",
         "why": str(report.rejection) if report.rejection is not None else "",
         "price": rate(report.price) if report.price is not None else None,
         "leases": [str(lease) for lease in report.leases],
@@ -278,13 +309,13 @@ def _report_row(report: BidReport) -> dict[str, Any]:
 
 def _orders_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("bid", "GPUs", "limit a GPU-hour", "seconds", "locks at most"),
+        ("bid", "GPUs", "a GPU-hour", "for", "locks at most"),
         [
             (
-                row["bid"],
+                row["bid"][:SHOWN_DIGITS],
                 f"{row['count']} x {row['gpu_classes']}",
                 row["max_price"]["amount"],
-                str(row["duration_s"]),
+                format_duration(row["duration_s"]),
                 row["escrow_max"]["amount"],
             )
             for row in rows
@@ -297,12 +328,12 @@ def _reports_table(rows: list[dict[str, Any]]) -> Table:
         ("bid", "wanted", "state", "price", "lease", "why"),
         [
             (
-                row["bid"][:12],
+                row["bid"][:SHOWN_DIGITS],
                 row.get("wanted", ""),
                 row["state"],
                 (row.get("price") or {}).get("amount", ""),
-                "\n".join(row.get("leases", ())),
-                row.get("why", ""),
+                "\n".join(LeaseKey.parse(lease).short for lease in row.get("leases", ())),
+                row.get("reason", ""),
             )
             for row in rows
         ],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cloud_gpu.cli.output import rate
-from cloud_gpu.cli.trading import table_of
+from cloud_gpu.cli.trading import SHOWN_DIGITS, table_of
 from cloud_gpu.protocol.group_reports import CampaignReport
 from cloud_gpu.protocol.units import format_duration
 from cloud_gpu.protocol.utc import format_utc
@@ -39,17 +39,14 @@ def campaign_row(report: CampaignReport, names: Mapping[int, str]) -> dict[str, 
 def campaigns_table(rows: list[dict[str, Any]]) -> Table:
     """One line each."""
     return table_of(
-        ("campaign", "product", "a GPU-hour", "for", "pledged", "machines", "until", "state"),
+        ("campaign", "product", "a GPU-hour", "pledged", "machines"),
         [
             (
-                row["campaign"],
-                row["gpus"],
-                row["price"]["amount"],
-                format_duration(row["duration_s"]),
-                f"{row['slices']} of {row['goal']}",
+                row["campaign"][:SHOWN_DIGITS],
+                f"{row['gpus']}\nuntil {row['deadline']}",
+                f"{row['price']['amount']} for {format_duration(row['duration_s'])}",
+                f"{row['slices']} of {row['goal']}\n{row['state']}",
                 f"{row['missing_machines']} missing" if row["missing_machines"] else "enough",
-                row["deadline"],
-                row["state"],
             )
             for row in rows
         ],
@@ -60,14 +57,14 @@ def campaign_table(row: dict[str, Any]) -> Group:
     """One campaign, its pledges below it."""
     from rich.console import Group
 
-    shown = ("product", "each", "spot", "start", "organiser", "why")
+    shown = ("campaign", "each", "spot", "start", "organiser", "why")
     facts = [(name, _text(row[name])) for name in shown if row[name]]
     facts += [("your lease", lease) for lease in row["leases"]]
     facts += [("handed in", f"{each['state']} {each.get('why', '')}") for each in row["handed_in"]]
     pledges = [
         (
             str(each["place"]),
-            each["buyer"] + (" (you)" if each["yours"] else ""),
+            each["buyer"][:SHOWN_DIGITS] + (" (you)" if each["yours"] else ""),
             str(each["slices"]),
             each["amount"]["amount"],
             each["state"],
@@ -93,7 +90,7 @@ def notices_table(rows: list[dict[str, Any]]) -> Table:
             (
                 str(row["number"]),
                 row["at"],
-                row["campaign"][:12],
+                row["campaign"][:SHOWN_DIGITS],
                 row["kind"],
                 f"{row['slices']} of {row['goal']}",
                 row["amount"]["amount"],

@@ -6,6 +6,7 @@ ask how far it came; what came of it is `positions`'.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from cloud_gpu.cli.positions import show_contract
 from cloud_gpu.cli.requirements import MaxPrice
 from cloud_gpu.cli.series import series_words
 from cloud_gpu.cli.trading import (
+    SHOWN_DIGITS,
     Explain,
     Length,
     MinPrice,
@@ -33,13 +35,13 @@ from cloud_gpu.cli.trading import (
     table_of,
     taken_nonces,
 )
-from cloud_gpu.ordering import FutureRequest, future_wish, window_words
+from cloud_gpu.cli.verdicts import first_verdict, is_judged, require_standing
+from cloud_gpu.ordering import FutureRequest, product_words, window_words
 from cloud_gpu.protocol.codec import to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.future_reports import FutureReport
 from cloud_gpu.protocol.futures import FutureOrder
 from cloud_gpu.protocol.match import BidState
-from cloud_gpu.protocol.product import Product as ProductRow
 from cloud_gpu.protocol.signing import Signed
 from cloud_gpu.protocol.units import TokenAmount, format_tokens
 from cloud_gpu.protocol.utc import format_utc
@@ -74,17 +76,16 @@ def buy(
     settings = run.settings(max_price=max_price)
     settings.need("max_price")
     with opened_trader(run, settings) as trader:
-        product = trader.product(gpu)
-        request = future_wish(
+        request = trader.wish(
+            gpu,
             is_buy=True,
-            product=product.id,
             start=start,
             length=length,
             units=units,
             limit=settings.max_price,
             stands=stands,
         )
-        _order(run, trader, request, product, settings.market, dry_run=dry_run)
+        _order(run, trader, request, settings.market, dry_run=dry_run)
 
 
 def sell(
@@ -104,31 +105,32 @@ def sell(
     """
     settings = run.settings()
     with opened_trader(run, settings) as trader:
-        product = trader.product(gpu)
-        request = future_wish(
+        request = trader.wish(
+            gpu,
             is_buy=False,
-            product=product.id,
             start=start,
             length=length,
             units=units,
             limit=min_price,
             stands=stands,
         )
-        _order(run, trader, request, product, settings.market, dry_run=dry_run)
+        _order(run, trader, request, settings.market, dry_run=dry_run)
 
 
 def _order(
     run: Invocation,
     trader: Trader,
     request: FutureRequest,
-    product: ProductRow,
     market: str,
     *,
     dry_run: bool,
 ) -> None:
+    product = trader.product(request.series.product)
     order, margin = trader.order(request, taken_nonces(run)), trader.margin(request)
-    deadline = trader.deadline(request.series)
-    row = {**_order_row(order, margin), "deadline": format_utc(deadline)}
+    row = _order_row(order, margin) | {
+        "gpus": product_words(product),
+        "deadline": format_utc(trader.deadline(request.series)),
+    }
     if dry_run:
         signed = {**row, "signed": to_builtins(order)}
         run.say.result("future-order", signed, lambda: _order_table(row))
@@ -140,10 +142,34 @@ def _order(
         f" {series_words(request.series)} at {format_tokens(request.limit)} a GPU-hour {edge},"
         f" and lock {format_tokens(margin)} tokens of margin as contracts open?",
     )
-    doubt = f"the order may stand: cloud-gpu future show {row['order']}"
+    look = f"cloud-gpu future show {row['order'][:SHOWN_DIGITS]}"
+    doubt = f"the order may stand: {look}"
     hand_in(run, _KIND, {**row, "market": market}, lambda: trader.place(order), doubt)
+    key = order.payload.id
+    report = first_verdict(
+        run,
+        look,
+        lambda: trader.market.report(key),
+        lambda found: is_judged(found.state, found.rejection),
+    )
+    if report is not None:
+        require_standing(report.state, report.rejection, look)
+        row |= _report_row(report)
     run.say.result("future-order", row, lambda: _order_table(row))
-    run.say.next(f"cloud-gpu future show {row['order']}")
+    if report is not None:
+        run.say.progress(_how_far(report))
+    is_opened = report is not None and report.state is BidState.OPENED
+    run.say.next("cloud-gpu future positions" if is_opened else look)
+
+
+def _how_far(report: FutureReport) -> str:
+    match report.state:
+        case BidState.OPENED:
+            return f"Filled: {report.filled} machines are in contracts."
+        case BidState.MATCHED:
+            return f"Matched: {report.units} machines, on their way into contracts."
+        case state:
+            return f"It is {state}: {report.rejection or 'no batch has looked at it yet'}"
 
 
 def show(
@@ -158,18 +184,21 @@ def show(
         if wanted.isascii() and wanted.isdigit():
             show_contract(run, trader, int(wanted))
             return
-        report = trader.market.report(digest_of(wanted, "ORDER", _noted(run)))
-        row = _report_row(report)
-        if explain and report.explanation is not None:
-            others = "orders of the other side"
-            show_explanation(run, "future-order", row, report.explanation, others)
-        else:
-            run.say.result("future-order", row, lambda: _reports_table([row]))
-            if explain:
-                waits = report.state in _LIVE
-                run.say.progress("no batch explained this order" + " yet" * waits)
-        for each in row["contracts"]:
-            run.say.next(f"cloud-gpu future show {each['contract']}")
+        key = digest_of(wanted, "ORDER", _noted(run))
+        report = trader.market.report(key)
+        noted = [each for each in run.outside.remembered(_KIND) if each["order"] == str(key)]
+        row = _facts(noted[-1], _names(trader)) if noted else {}
+        row |= _report_row(report)
+    if explain and report.explanation is not None:
+        show_explanation(run, "future-order", row, report.explanation, "orders of the other side")
+    else:
+        run.say.result("future-order", row, lambda: _reports_table([row]))
+        run.say.progress(_how_far(report))
+        if explain:
+            waits = report.state in _LIVE
+            run.say.progress("no batch explained this order" + " yet" * waits)
+    for each in row["contracts"]:
+        run.say.next(f"cloud-gpu future show {each['contract']}")
 
 
 def ls(run: Invocation) -> None:
@@ -177,7 +206,8 @@ def ls(run: Invocation) -> None:
     settings = run.settings()
     mine = [row for row in run.outside.remembered(_KIND) if row.get("market") == settings.market]
     with opened_trader(run, settings) as trader:
-        rows = [_known_row(trader, known) for known in mine[::-1][:_SHOWN_MAX]]
+        names = _names(trader)
+        rows = [_known_row(trader, known, names) for known in mine[::-1][:_SHOWN_MAX]]
     run.say.results("future-order", rows, lambda: _reports_table(rows))
 
 
@@ -206,13 +236,23 @@ def _noted(run: Invocation) -> list[str]:
     return [each["order"] for each in run.outside.remembered(_KIND)]
 
 
-def _known_row(trader: Trader, known: dict[str, Any]) -> dict[str, Any]:
+def _names(trader: Trader) -> dict[int, str]:
+    return {product.id: product_words(product) for product in trader.products()}
+
+
+def _known_row(trader: Trader, known: dict[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
     try:
         found = _report_row(trader.market.report(digest_of(known["order"], "ORDER")))
     except Rejected as error:
         found = {"order": known["order"], "state": f"unknown ({error.rejection.reason})"}
+    return {**_facts(known, names), **found}
+
+
+def _facts(known: dict[str, Any], names: Mapping[int, str]) -> dict[str, Any]:
+    """What was noted of an order when it was handed in."""
     kept = ("side", "product", "start", "length", "units", "limit", "expires_at")
-    return {**{name: known[name] for name in kept}, **found}
+    facts = {name: known[name] for name in kept}
+    return facts | {"gpus": names.get(known["product"], "")}
 
 
 def _order_row(order: Signed[FutureOrder], margin: TokenAmount) -> dict[str, Any]:
@@ -244,7 +284,7 @@ def _report_row(report: FutureReport) -> dict[str, Any]:
     if report.price is not None:
         row |= {"matched": report.units, "price": rate(report.price)}
     if report.rejection is not None:
-        row["why"] = str(report.rejection)
+        row |= {"reason": str(report.rejection.reason), "why": str(report.rejection)}
     return row
 
 
@@ -252,7 +292,8 @@ def _order_table(row: dict[str, Any]) -> Table:
     facts = {
         "order": row["order"],
         "side": row["side"],
-        "product": f"{row['product']}, {row['units']} machines",
+        "product": row["gpus"],
+        "machines": str(row["units"]),
         "window": f"{row['start']} {row['length']}",
         "limit": f"{row['limit']['amount']} a GPU-hour",
         "margin": f"{row['margin']['amount']} tokens, as contracts open",
@@ -263,17 +304,16 @@ def _order_table(row: dict[str, Any]) -> Table:
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("order", "", "window", "filled", "state", "a GPU-hour", "contracts", "why"),
+        ("order", "", "filled", "state", "a GPU-hour"),
         [
             (
-                row["order"][:12],
-                row.get("side", ""),
-                f"{row['product']}: {row['start']} {row['length']}" if "start" in row else "",
+                row["order"][:SHOWN_DIGITS],
+                f"{row['side']} {row['gpus']}\n{row['start']} {row['length']}"
+                if "start" in row
+                else "",
                 _filled(row),
-                row["state"],
+                "\n".join(filter(None, (row["state"], row.get("reason", "")))),
                 _prices(row),
-                ", ".join(f"{c['contract']} ({c['units']})" for c in row.get("contracts", ())),
-                row.get("why", ""),
             )
             for row in rows
         ],
@@ -281,12 +321,16 @@ def _reports_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def _filled(row: dict[str, Any]) -> str:
+    """How much, and in which contracts."""
     filled, units = str(row.get("filled", "")), row.get("units")
-    return filled if units is None else f"{filled} of {units}".lstrip()
+    amount = filled if units is None else f"{filled} of {units}".lstrip()
+    contracts = ", ".join(str(each["contract"]) for each in row.get("contracts", ()))
+    return f"{amount}\nin {contracts}" if contracts else amount
 
 
 def _prices(row: dict[str, Any]) -> str:
-    """Of its contracts, and of what is on its way."""
+    """Of its contracts, and of what is on its way; else its limit."""
     paid = [each["per_hour"]["amount"] for each in row.get("contracts", ())]
     coming = [row["price"]["amount"]] if "price" in row else []
-    return ", ".join(dict.fromkeys([*paid, *coming]))
+    limit = f"limit {row['limit']['amount']}" if "limit" in row else ""
+    return ", ".join(dict.fromkeys([*paid, *coming])) or limit

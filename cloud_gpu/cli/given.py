@@ -10,8 +10,8 @@ from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import UsageWrong
 from cloud_gpu.cli.invocation import Invocation
 from cloud_gpu.cli.leases import bill_of, facts_of, keep, opened
+from cloud_gpu.cli.trading import digest_of
 from cloud_gpu.protocol.lease import LeaseKey
-from cloud_gpu.protocol.values import Digest
 from cloud_gpu.taking import Given
 
 
@@ -36,7 +36,7 @@ def take(
     Start it before the lease opens: whoever misses the start deadline pays a no-show. `exec` runs
     commands in it. Ending a future's lease early (`down`) costs margin for the time that is left.
     """
-    wanted = _given(lease, nth - 1)
+    wanted = _given(run, lease, nth - 1)
     settings, desk = run.settings(), run.outside.leases()
     name = name or desk.free_name()
     if not foreground:
@@ -57,13 +57,14 @@ def take(
     return ExitCode.DONE
 
 
-def _given(word: str, place: int) -> LeaseKey | Given:
+def _given(run: Invocation, word: str, place: int) -> LeaseKey | Given:
     try:
         if "/" in word:
             return LeaseKey.parse(word)
         if word.isascii() and word.isdigit():
             return Given.of_contract(int(word), place)
-        return Given(opened_by=Digest.parse(word), place=place)
+        pledged = [known["campaign"] for known in run.outside.remembered("pledges")]
+        return Given(opened_by=digest_of(word, "CAMPAIGN", pledged), place=place)
     except ValueError as error:
         raise UsageWrong(
             f"found {word!r}, needed a lease (0x…/3/1), a campaign's id, or a contract's number"

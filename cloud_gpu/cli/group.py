@@ -16,6 +16,7 @@ from cloud_gpu.cli.invocation import Invocation, price
 from cloud_gpu.cli.output import money
 from cloud_gpu.cli.requirements import Duration
 from cloud_gpu.cli.trading import (
+    SHOWN_DIGITS,
     MaybeProduct,
     Product,
     digest_of,
@@ -23,15 +24,16 @@ from cloud_gpu.cli.trading import (
     opened_group_buyer,
     taken_nonces,
 )
+from cloud_gpu.cli.verdicts import first_verdict, refusal
 from cloud_gpu.ordering import product_words
 from cloud_gpu.protocol.codec import from_builtins, to_builtins
 from cloud_gpu.protocol.errors import Rejected
 from cloud_gpu.protocol.group_buy import Campaign, Pledge
-from cloud_gpu.protocol.group_reports import CampaignState
+from cloud_gpu.protocol.group_reports import CampaignState, PledgeState
 from cloud_gpu.protocol.signing import Signed
-from cloud_gpu.protocol.units import format_duration, format_tokens
+from cloud_gpu.protocol.units import TokenAmount, format_duration, format_tokens
 from cloud_gpu.protocol.utc import format_utc
-from cloud_gpu.protocol.values import Digest
+from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 
 if TYPE_CHECKING:
     from cloud_gpu.group_buyer import GroupBuyer
@@ -39,8 +41,20 @@ if TYPE_CHECKING:
 _KIND = "pledges"
 
 CampaignId = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="Its id; `cloud-gpu group ls` lists them.")
+    str,
+    typer.Argument(metavar="CAMPAIGN", help="Its id, or its beginning, as `group ls` shows it."),
 ]
+
+
+def _meant(run: Invocation, buyer: GroupBuyer, campaign: str) -> Digest:
+    """A campaign by its id, or the beginning of one that was pledged to or that the market keeps.
+
+    Only a beginning asks the market. Raises UsageWrong.
+    """
+    noted = [known["campaign"] for known in run.outside.remembered(_KIND)]
+    if len(campaign) < len(str(ZERO_DIGEST)):
+        noted += [str(each.id) for each in buyer.market.campaigns(None, None)]
+    return digest_of(campaign, "CAMPAIGN", noted)
 
 
 def ls(
@@ -65,7 +79,7 @@ def ls(
 def show(run: Invocation, campaign: CampaignId) -> None:
     """Show a campaign: what it misses, who pledged, what its machines cost elsewhere now."""
     with opened_group_buyer(run, run.settings()) as buyer:
-        wanted = digest_of(campaign, "CAMPAIGN")
+        wanted = _meant(run, buyer, campaign)
         page = buyer.campaign(wanted)
         names = {product.id: product_words(product) for product in buyer.products()}
         row = campaign_row(page.report, names) | {
@@ -153,8 +167,21 @@ def open_(
         said = offer.campaign
         each = buyer.cost(said)
         name = buyer.open(offer)
-    row = {
-        "campaign": str(name),
+        found = first_verdict(
+            run,
+            f"cloud-gpu group show {name}",
+            lambda: buyer.market.campaign(name).report,
+            lambda report: report.number > 0,  # the market's number: it has judged it
+        )
+        if found is not None and found.state is CampaignState.REFUSED:
+            raise refusal(found.rejection, str(found.state), "cloud-gpu group open --help")
+    row = {"campaign": str(name), **_offered(said, each)}
+    run.say.result("campaign-opened", row, lambda: f"Opened {name}.")
+    run.say.next(f"cloud-gpu group pledge {name} --slices 1")
+
+
+def _offered(said: Campaign, each: TokenAmount) -> dict[str, Any]:
+    return {
         "product": said.product,
         "price": money(said.price_per_hour.value),
         "duration_s": said.duration,
@@ -163,8 +190,6 @@ def open_(
         "start": format_utc(said.window_start),
         "deadline": format_utc(said.deadline),
     }
-    run.say.result("campaign-opened", row, lambda: f"Opened {name}.")
-    run.say.next(f"cloud-gpu group pledge {name} --slices 1")
 
 
 def pledge(
@@ -181,7 +206,8 @@ def pledge(
     deadline.
     """
     with opened_group_buyer(run, run.settings()) as buyer:
-        terms = buyer.campaign(digest_of(campaign, "CAMPAIGN")).report.campaign
+        wanted = _meant(run, buyer, campaign)
+        terms = buyer.campaign(wanted).report.campaign
         signed = buyer.pledge(terms, slices, taken_nonces(run))
         amount = signed.payload.max_amount
         confirm(
@@ -193,14 +219,33 @@ def pledge(
         if direct:
             run.outside.remember(_KIND, [row])
             buyer.lock(terms, signed)
+            is_locked = True
         else:
-            doubt = f"it may be locked: cloud-gpu group show {row['campaign']}"
-            hand_in(run, _KIND, row, lambda: buyer.hand_in(signed), doubt)
+            is_locked = _handed_in_and_locked(run, buyer, signed, row)
     told = {name: row[name] for name in ("pledge", "campaign", "slices")}
-    told |= {"amount": money(amount), "locked": direct}
-    done = "Locked." if direct else "Handed in."
+    told |= {"amount": money(amount), "locked": is_locked}
+    done = "Locked." if is_locked else "Handed in; the market has it locked on chain soon."
     run.say.result("pledge", told, lambda: done)
-    run.say.next(f"cloud-gpu take {campaign}, which waits until your lease opens, and starts it")
+    name = row["campaign"][:SHOWN_DIGITS]
+    run.say.next(f"cloud-gpu take {name}, which waits until your lease opens, and starts it")
+
+
+def _handed_in_and_locked(
+    run: Invocation, buyer: GroupBuyer, signed: Signed[Pledge], row: dict[str, Any]
+) -> bool:
+    """Hand a pledge in; whether it was locked while we looked. Raises Rejected if it never is."""
+    look = f"cloud-gpu group show {row['campaign'][:SHOWN_DIGITS]}"
+    hand_in(run, _KIND, row, lambda: buyer.hand_in(signed), f"it may be locked: {look}")
+    said = signed.payload
+    found = first_verdict(
+        run,
+        look,
+        lambda: buyer.market.report(said.campaign_id, said.id),
+        lambda report: report.state is not PledgeState.WAITING,
+    )
+    if found is not None and found.state is PledgeState.REFUSED:
+        raise refusal(found.rejection, str(found.state), look)
+    return found is not None and found.state is not PledgeState.WAITING
 
 
 def _pledge_row(signed: Signed[Pledge], terms: Campaign, *, direct: bool) -> dict[str, Any]:
@@ -222,7 +267,7 @@ def refund(run: Invocation, campaign: CampaignId) -> None:
     The market does it, too; this needs no market, if you pledged from here.
     """
     with opened_group_buyer(run, run.settings()) as buyer:
-        wanted = digest_of(campaign, "CAMPAIGN")
+        wanted = _meant(run, buyer, campaign)
         amount = buyer.refund(_terms(run, buyer, wanted))
     payload = {"campaign": campaign, "refunded": money(amount)}
     run.say.result("pledge-refunded", payload, lambda: f"{format_tokens(amount)} tokens are back.")

@@ -21,15 +21,18 @@ from cloud_gpu.cli.requirements import (
     Duration,
     ExcludeProvider,
     Gpu,
+    Interruptible,
     Isolation,
     MaxPrice,
     Provider,
     Region,
     StartBy,
     Verified,
+    flags,
     requirement,
     wishes,
 )
+from cloud_gpu.cli.trading import table_of
 from cloud_gpu.protocol.errors import OutsideWorldError
 from cloud_gpu.protocol.units import format_duration, format_tokens
 
@@ -67,6 +70,7 @@ def up(
     audit_bps: AuditBps = None,
     exclude_provider: ExcludeProvider = None,
     provider: Provider = None,
+    interruptible: Interruptible = False,
     name: Annotated[str | None, typer.Option("--name", help="How to call it.")] = None,
     idle_timeout: IdleTimeout = _IDLE_S,
     foreground: Annotated[
@@ -87,22 +91,17 @@ def up(
         audit_bps=audit_bps,
         exclude_provider=exclude_provider,
         provider=provider,
+        interruptible=interruptible,
     )
     desk = run.outside.leases()
     name = name or desk.free_name()
     if not foreground:
-        confirm(run, f"Lock up to {format_tokens(request.most)} tokens for {count} x {gpu}?")
-        words = ["up", "--foreground", "--json", "--yes", "--name", name, "--gpu", gpu]
-        words += ["--count", str(count), "--duration", duration, "--start-by", start_by]
-        words += ["--idle-timeout", str(idle_timeout), "--max-price", settings.max_price]
-        words += ["--region", region] if region else []
-        words += ["--isolation", isolation] if isolation else []
-        words += ["--verified", "--audit-bps", str(request.audit_bps.value)] if verified else []
-        for excluded in request.excluded_providers:
-            words += ["--exclude-provider", str(excluded)]
-        words += ["--provider", provider] if provider else []
+        most = format_tokens(request.most)
+        confirm(run, f"Lock up to {most} tokens for {request.count} x {gpu}?")
+        words = ["--name", name, "--max-price", settings.max_price]
+        words += ["--idle-timeout", str(idle_timeout)]
         words += ["--timeout", str(run.wait)] if run.wait else []
-        return opened(run, name, words)
+        return opened(run, name, ["up", "--foreground", "--json", "--yes", *words, *flags(request)])
     record: dict[str, Any] = {"name": name, "market": settings.market, "state": "open"}
     with desk.keeping(name):
         wanted = wishes(request) | {"open_timeout": run.wait}
@@ -272,26 +271,23 @@ LOST = "its keeper died: the provider is paid no more, and closes it; what is le
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("name", "state", "GPUs", "an hour", "so far", "funded for", "jobs"):
-        table.add_column(column)
+    shown = []
     for row in rows:
         until_ms = min(row["funded_until"], row.get("releasable_at", row["funded_until"]))
         left_s = max(0, until_ms // 1000 - int(time.time()))
         cost = row.get("bill", {}).get("paid") or row.get("accrued") or {}
-        table.add_row(
-            row["name"],
-            row["state"],
-            f"{row['gpus']} x {row['gpu_class']}",
-            row["per_hour"]["amount"],
-            cost.get("amount", ""),
-            format_duration(left_s) if row["state"] == "open" else "",
-            str(row.get("jobs_running", "")),
+        shown.append(
+            (
+                row["name"],
+                row["state"],
+                f"{row['gpus']} x {row['gpu_class']}",
+                row["per_hour"]["amount"],
+                cost.get("amount", ""),
+                format_duration(left_s) if row["state"] == "open" else "",
+                str(row.get("jobs_running", "")),
+            )
         )
-    return table
+    return table_of(("name", "state", "GPUs", "an hour", "so far", "funded for", "jobs"), shown)
 
 
 def _details(row: Mapping[str, Any]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from cloud_gpu.cli.invocation import Invocation, amount
 from cloud_gpu.cli.output import money
 from cloud_gpu.cli.series import series_words
 from cloud_gpu.cli.trading import opened_trader, table_of, taken_nonces
-from cloud_gpu.ordering import read_stands, window_words
+from cloud_gpu.ordering import product_words, read_stands, window_words
 from cloud_gpu.protocol.codec import from_json, to_builtins
 from cloud_gpu.protocol.future_reports import Position, Reminder
 from cloud_gpu.protocol.futures import Assignment
@@ -43,7 +44,8 @@ class Side(StrEnum):
 def positions(run: Invocation) -> None:
     """List this account's contracts, newest first, with what must be done by when."""
     with opened_trader(run, run.settings()) as trader:
-        rows = [_position_row(each, trader.address) for each in trader.positions()]
+        names = {product.id: product_words(product) for product in trader.products()}
+        rows = [_position_row(each, trader.address, names) for each in trader.positions()]
     run.say.results("position", rows, lambda: _positions_table(rows))
     for row in rows:
         for step in row["steps"]:
@@ -59,6 +61,7 @@ def show_contract(run: Invocation, trader: Trader, number: int) -> None:
         "long": str(found.long),
         "short": str(found.short),
         "product": found.series.product,
+        "gpus": product_words(trader.product(found.series.product)),
         "start": format_utc(found.series.window_start),
         "length": window_words(found.series.window_seconds),
         "units": found.units,
@@ -209,13 +212,14 @@ def _read(file: str) -> Signed[Assignment]:
         raise UsageWrong(f"FILE {file}: {error}") from error
 
 
-def _position_row(position: Position, account: Address) -> dict[str, Any]:
+def _position_row(position: Position, account: Address, names: Mapping[int, str]) -> dict[str, Any]:
     report = position.report
     found = report.contract
     return {
         "contract": found.id,
         "side": "long" if found.long == account else "short",
         "product": found.series.product,
+        "gpus": names.get(found.series.product, ""),
         "start": format_utc(found.series.window_start),
         "length": window_words(found.series.window_seconds),
         "units": found.units,
@@ -243,17 +247,15 @@ def _step(reminder: Reminder, account: Address) -> dict[str, Any]:
 
 def _positions_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("contract", "side", "product", "window", "units", "a GPU-hour", "state", "to do"),
+        ("contract", "", "units", "a GPU-hour", "state", "to do"),
         [
             (
-                str(row["contract"]),
-                row["side"],
-                str(row["product"]),
-                f"{row['start']} {row['length']}",
+                f"{row['contract']}\n{row['side']}",
+                f"{row['gpus']}\n{row['start']} {row['length']}",
                 str(row["units"]),
                 row["per_hour"]["amount"],
                 row["state"],
-                "; ".join(f"{s['step']} until {s['until']}" for s in row["steps"] if s["yours"]),
+                "\n".join(f"{s['step']} until\n{s['until']}" for s in row["steps"] if s["yours"]),
             )
             for row in rows
         ],
@@ -264,6 +266,7 @@ def _contract_table(payload: dict[str, Any]) -> Table:
     rows = [
         (name.replace("_", " "), value["amount"] if isinstance(value, dict) else str(value))
         for name, value in payload.items()
+        if name != "product"  # its words begin with it
     ]
     return table_of(("", ""), rows)
 

@@ -133,6 +133,20 @@ def requirement(
         raise UsageWrong(f"{flag_of(error.field)}: {error.problem}") from error
 
 
+def flags(request: LeaseRequest) -> list[str]:
+    """A request for one lease as the flags of `up`, the limit price aside."""
+    words = ["--gpu", request.gpu_type, "--count", str(request.count)]
+    words += ["--duration", str(request.duration), "--start-by", str(request.start_timeout)]
+    words += ["--region", request.region] if request.region else []
+    words += ["--isolation", str(request.isolation)]
+    words += ["--verified", "--audit-bps", str(request.audit_bps.value)] * request.verified
+    for excluded in request.excluded_providers:
+        words += ["--exclude-provider", str(excluded)]
+    words += [] if request.provider.is_zero else ["--provider", str(request.provider)]
+    words += ["--interruptible"] * request.interruptible
+    return words
+
+
 def wishes(request: LeaseRequest) -> dict[str, Any]:
     """A request in the words of a session."""
     return {

@@ -14,7 +14,7 @@ from cloud_gpu.cli.trading import (
     opened_trader,
     table_of,
 )
-from cloud_gpu.ordering import product_words, read_series, window_words
+from cloud_gpu.ordering import product_words, window_words
 from cloud_gpu.protocol.future_reports import Level, SeriesReport
 from cloud_gpu.protocol.futures import Series
 from cloud_gpu.protocol.units import format_tokens
@@ -40,7 +40,7 @@ def series(run: Invocation, gpu: MaybeProduct = None) -> None:
 def book(run: Invocation, gpu: Product, start: Start, length: Length) -> None:
     """Show what is wanted and offered in one series, as of the end of its last batch."""
     with opened_trader(run, run.settings()) as trader:
-        wanted = read_series(product=trader.product(gpu).id, start=start, length=length)
+        wanted = trader.window(gpu, start=start, length=length)
         found = next((s for s in trader.market.series(wanted.product) if s.series == wanted), None)
         deadline = trader.deadline(wanted)
     if found is None:
@@ -113,16 +113,14 @@ def _series_row(report: SeriesReport, names: dict[int, str]) -> dict[str, Any]:
 
 def _series_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("product", "start", "length", "best buy", "best sell", "last", "until"),
+        ("product", "window", "best buy", "best sell", "last"),
         [
             (
                 row["gpus"],
-                row["start"],
-                row["length"],
+                f"{row['start']} {row['length']}\nuntil {row['deadline']}",
                 _best(row["buy"]),
                 _best(row["sell"]),
                 (row["last"] or {}).get("amount", ""),
-                row["deadline"],
             )
             for row in rows
         ],

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _SIGNED = ("bids", "futures", "assignments", "pledges")
 """Kinds of what is remembered that carry a nonce of the account."""
+SHOWN_DIGITS = len("0x") + 10
+"""Of an id, where a whole one leaves no room: enough to name it by."""
 _BEGINNING_MIN = len("0x") + 6
 """Fewer digits are sooner a slip than an id."""
 
@@ -39,7 +41,11 @@ MaybeProduct = Annotated[
 ]
 Start = Annotated[
     str,
-    typer.Option("--start", metavar="UTC", help='When the window starts: "2026-12-08T16:00".'),
+    typer.Option(
+        "--start",
+        metavar="UTC|DURATION",
+        help='When the window starts: "2026-12-08T16:00", or "7d": the first from then on.',
+    ),
 ]
 Length = Annotated[str, typer.Option("--length", help="The window's length: 1h, 4h, 1d or 7d.")]
 Units = Annotated[int, typer.Option("--units", help="Machines of the product.")]
@@ -127,11 +133,13 @@ def digest_of(text: str, name: str, noted: Iterable[str] = ()) -> Digest:
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Rows under a head."""
+    """Rows under a head; one without words is none."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, show_header=any(columns), padding=(0, 1, 0, 0)
+    )
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:

@@ -21,7 +21,7 @@ from cloud_gpu.protocol.futures import (
 from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify
-from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down
+from cloud_gpu.protocol.units import GpuSeconds, Price, TokenAmount, cost_down, format_tokens
 from cloud_gpu.protocol.values import Address
 from market.books.book import Nonce
 from market.books.futures_book import FuturesBook, RestingFuture
@@ -103,7 +103,8 @@ def _wrong_size(wanted: FutureOrder, product: Product | None) -> Rejection | Non
     quantity = GpuSeconds(product.slice_gpus * wanted.window_seconds)
     cost = cost_down(wanted.limit_price_per_hour, quantity).value
     if not 1 <= cost <= limits.LEASE_CAP_MAX:
-        found, needed = f"{cost} base units a machine", f"1 to {limits.LEASE_CAP_MAX}"
+        found = f"{format_tokens(cost)} tokens a machine"
+        needed = f"0.000001 to {format_tokens(limits.LEASE_CAP_MAX)}"
         return _refused(RejectReason.CAP_OUT_OF_RANGE, "limit_price_per_hour", found, needed)
     return None
 
@@ -147,7 +148,7 @@ def beside_others(
         return _refused(RejectReason.RATE_LIMITED, "trader", found, needed, "Cancel some.")
     if (facing := _facing(order, others)) is not None:
         needed = f"a limit that does not meet the trader's own order {facing.id}"
-        found = str(order.limit.value)
+        found = format_tokens(order.limit)
         return _refused(RejectReason.SELF_DEALING, "limit_price_per_hour", found, needed)
     payload = order.order.payload
     product = ledger.products[payload.product]
@@ -179,8 +180,8 @@ def cash_too_low(found: int, needed: TokenAmount) -> Rejection:
     return _refused(
         RejectReason.CASH_TOO_LOW,
         "trader",
-        f"{found} base units free",
-        f"{needed.value}, the margin",
+        f"{format_tokens(found)} tokens free in the vault",
+        f"{format_tokens(needed)} tokens, the margin",
         "Deposit more, or order fewer machines.",
     )
 

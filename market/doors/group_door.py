@@ -19,7 +19,7 @@ from cloud_gpu.protocol.identity import NoDelegates
 from cloud_gpu.protocol.orders import Ask, AskFlags, SignedAdvert
 from cloud_gpu.protocol.product import Product
 from cloud_gpu.protocol.signing import Signed, Verified, verify, verify_statement
-from cloud_gpu.protocol.units import TokenAmount, format_duration
+from cloud_gpu.protocol.units import TokenAmount, format_duration, format_tokens
 from cloud_gpu.protocol.values import Digest
 from market.books.ledger import Ledger
 from market.doors.intake import check_advert
@@ -184,8 +184,8 @@ def cash_too_low(found: int, needed: TokenAmount) -> Rejection:
     return _refused(
         RejectReason.CASH_TOO_LOW,
         "pledge.buyer",
-        f"{found} base units free",
-        f"{needed.value}, what the pledge locks",
+        f"{format_tokens(found)} tokens free in the vault",
+        f"{format_tokens(needed)} tokens, what the pledge locks",
         "Deposit more, or pledge fewer slices.",
     )
 

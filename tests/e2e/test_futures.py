@@ -133,6 +133,8 @@ def test_what_cannot_be_is_refused_with_its_flag_and_the_fix(scene: Scene) -> No
     found = scene.long.runs(*buy, "1.20", *between)
     near = "2099-12-08T12:00Z or 2099-12-08T16:00Z"
     refused(found, ExitCode.USAGE, "--start: found 2099-12-08T13:30Z", near)
+    many = scene.long.runs(*buy, "1.20", *scene.window(), "--units", "3")
+    refused(many, ExitCode.REJECTED, "at most 2 in all", "Order fewer machines")
     dear = scene.long.runs(*buy, "5000.00", *scene.window())
     refused(dear, ExitCode.FUNDS, "the margin of this order", "18000.00")
     not_mine = scene.long.runs("future", "fund", "1", "--yes")

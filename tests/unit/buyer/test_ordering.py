@@ -33,6 +33,7 @@ PRODUCTS = (
     product(2, "A100-SXM4-80GB", 2),
     product(3, "H100-SXM5-80GB", 8, "EU"),
 )
+NOW = parse_utc("2026-12-01T10:30")
 WORDS: dict[str, Any] = {
     "is_buy": True,
     "product": 1,
@@ -40,6 +41,7 @@ WORDS: dict[str, Any] = {
     "length": "1d",
     "units": 2,
     "limit": "1.20",
+    "at": NOW,
 }
 
 
@@ -54,6 +56,7 @@ def test_words_become_a_request() -> None:
     ("changes", "field", "said"),
     [
         ({"start": "tomorrow"}, "start", "2026-12-08T16:00"),
+        ({"start": "tomorrow"}, "start", 'or a duration from now, like "3d"'),
         ({"start": "2026-12-08T01:00"}, "start", "2026-12-08T00:00Z or 2026-12-09T00:00Z"),
         ({"start": "2026-12-08", "length": "7d"}, "start", "Thursdays"),
         ({"length": "2h"}, "length", "1h, 4h, 1d, 7d"),
@@ -108,5 +111,21 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
 
 
 def test_a_week_starts_on_thursday() -> None:
-    series = read_series(product=1, start="2026-12-10", length="7d")
+    series = read_series(product=1, start="2026-12-10", length="7d", at=NOW)
     assert series.window_end - series.window_start == 7 * DAY_S
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "begins"),
+    [
+        ("7d", "1d", "2026-12-09"),
+        ("30m", "1h", "2026-12-01T11:00"),
+        ("90m", "4h", "2026-12-01T12:00"),
+        ("1d", "7d", "2026-12-03"),
+    ],
+)
+def test_a_start_in_so_long_is_the_first_window_from_then_on(
+    start: str, length: str, begins: str
+) -> None:
+    series = read_series(product=1, start=start, length=length, at=NOW)
+    assert series.window_start == parse_utc(begins)

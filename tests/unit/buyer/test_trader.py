@@ -35,7 +35,7 @@ NOW = parse_utc("2026-12-01")
 KEY, OTHER = LocalKey(b"\x01" * 32), LocalKey(b"\x02" * 32)
 STRANGER = LocalKey(b"\x21" * 32)
 ISSUED = msgspec.structs.replace(DEPLOYMENT, futures=Address(b"\x0f" * 20))
-SERIES = read_series(product=2, start="2026-12-08", length="1d")
+SERIES = read_series(product=2, start="2026-12-08", length="1d", at=NOW)
 REQUEST = FutureRequest(is_buy=True, series=SERIES, units=1, limit=Price(1_000_000))
 CONTRACT = HeldContract(
     id=1,
@@ -177,6 +177,8 @@ def test_words_are_signed_and_handed_in() -> None:
     assert (said.nonce, said.start_by) == (1, NOW + 3_600)
     checked = verify(order, ISSUED.futures_domain, account=KEY.address, keys=NoDelegates(), at=NOW)
     assert isinstance(checked, Verified)
+    later = trader.sell(2, start="7d", length="1d", min_price="1.20")
+    assert later.payload.series == SERIES
 
 
 def test_an_order_is_closed_on_chain_before_the_market_is_asked_to_forget_it() -> None:

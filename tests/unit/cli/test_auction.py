@@ -75,6 +75,9 @@ def test_an_auction_is_shown_bid_by_bid(capsys: Captured) -> None:
     assert called(world, "auction", "show", "2027-01-15T08:00Z", "--json") == ExitCode.DONE
     told = json.loads(capsys.readouterr().out)
     assert world.asked == [WINDOW]
+    assert called(world, "auction", "show", "--json") == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == told
+    assert called(World(), "auction", "show") == ExitCode.NO_SUCH_THING
     assert [(row["bid"], row["why"]) for row in told["bids"]] == [
         (str(WON), ""),
         (str(LOST), "paradoxical"),

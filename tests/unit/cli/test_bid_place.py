@@ -5,6 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from cloud_gpu.cli import verdicts
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.protocol.errors import (
     CloudGpuError,
@@ -13,7 +16,9 @@ from cloud_gpu.protocol.errors import (
     Rejection,
     RejectReason,
 )
+from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
+from cloud_gpu.protocol.values import Digest
 from cloud_gpu.settings import Settings
 from tests.unit.cli.test_bid_body import order
 from tests.unit.cli.worlds import Captured, PretendWorld, called
@@ -27,6 +32,9 @@ class PretendClient:
 
     def __init__(self, *answers: CloudGpuError | None) -> None:
         self.answers = list(answers)
+        self.states = [BidState.PENDING, BidState.MATCHED]
+        """Of both bids, one look after the other; the last one stays."""
+        self.why: Rejection | None = None
         self.orders = (order(1), order(2))
 
     async def sign(self, request: Any, progress: Any) -> tuple[SignedBid, ...]:
@@ -36,6 +44,11 @@ class PretendClient:
         answer = self.answers.pop(0)
         if answer is not None:
             raise answer
+
+    async def report(self, bid: Digest) -> BidReport:
+        if bid == self.orders[0].bid.payload.id and len(self.states) > 1:
+            self.states.pop(0)
+        return BidReport(bid=bid, state=self.states[0], rejection=self.why)
 
 
 class World(PretendWorld):
@@ -89,3 +102,32 @@ def test_a_bid_whose_answer_was_lost_is_told_as_such_and_remembered(capsys: Capt
     assert f"cloud-gpu bid show {world.ids[0]}" in said
     assert world.ids[1] not in said
     assert world.noted == world.ids[:1]
+
+
+def test_a_market_that_takes_a_bid_in_and_refuses_it_later_is_waited_for(capsys: Captured) -> None:
+    world = World(None, None)
+    world.client.states = [BidState.PENDING, BidState.PENDING, BidState.REJECTED]
+    world.client.why = None
+    assert called(world, *PLACE) == ExitCode.REJECTED
+    told = json.loads(capsys.readouterr().out)
+    assert told["found"] == "rejected"
+    assert told["next"].startswith("cloud-gpu bid show 0x")
+    assert world.noted == world.ids
+
+
+def test_a_bid_that_nothing_met_in_its_only_round_ends_as_no_match(capsys: Captured) -> None:
+    world = World(None, None)
+    world.client.states = [BidState.EXPIRED]
+    world.client.why = Rejection(reason=RejectReason.NO_MATCH, field="max_price", next="Pay more.")
+    assert called(world, *PLACE) == ExitCode.NO_MATCH
+    assert json.loads(capsys.readouterr().out)["next"] == "Pay more."
+
+
+def test_nobody_waits_for_a_word_longer_than_it_may_take(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "VERDICT_S", 0.1)
+    world = World(None, None)
+    world.client.states = [BidState.PENDING]
+    assert called(world, *PLACE) == ExitCode.DONE
+    assert "no round has looked at it yet" in capsys.readouterr().err

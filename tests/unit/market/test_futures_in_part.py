@@ -108,7 +108,7 @@ def test_each_contract_locks_a_margin_of_its_own(desk: FuturesDesk) -> None:
     assert not pairs(desk.end_batch())
     rejection = desk.future(sell).rejection
     assert rejection is not None
-    assert rejection.needed.startswith("2000000,")
+    assert rejection.needed.startswith("2.00 tokens")
 
 
 def test_an_order_in_part_goes_on_without_its_nonce_until_it_is_closed_or_passed(
