@@ -304,13 +304,11 @@ def _order_table(row: dict[str, Any]) -> Table:
 
 def _reports_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("order", "", "filled", "state", "a GPU-hour"),
+        ("order", "product", "filled", "state", "a GPU-hour"),
         [
             (
-                row["order"][:SHOWN_DIGITS],
-                f"{row['side']} {row['gpus']}\n{row['start']} {row['length']}"
-                if "start" in row
-                else "",
+                f"{row['order'][:SHOWN_DIGITS]}\n{row.get('side', '')}",
+                f"{row['gpus']}\n{row['start']} {row['length']}" if "start" in row else "",
                 _filled(row),
                 "\n".join(filter(None, (row["state"], row.get("reason", "")))),
                 _prices(row),

@@ -47,6 +47,9 @@ def positions(run: Invocation) -> None:
         names = {product.id: product_words(product) for product in trader.products()}
         rows = [_position_row(each, trader.address, names) for each in trader.positions()]
     run.say.results("position", rows, lambda: _positions_table(rows))
+    if not rows:
+        run.say.progress("No order of this account became a contract yet.")
+        run.say.next("cloud-gpu future ls")
     for row in rows:
         for step in row["steps"]:
             if step["step"] in ("fund", "nominate") and step["yours"]:
@@ -247,7 +250,7 @@ def _step(reminder: Reminder, account: Address) -> dict[str, Any]:
 
 def _positions_table(rows: list[dict[str, Any]]) -> Table:
     return table_of(
-        ("contract", "", "units", "a GPU-hour", "state", "to do"),
+        ("contract", "product", "units", "a GPU-hour", "state", "to do"),
         [
             (
                 f"{row['contract']}\n{row['side']}",

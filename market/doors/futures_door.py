@@ -148,8 +148,8 @@ def beside_others(
         return _refused(RejectReason.RATE_LIMITED, "trader", found, needed, "Cancel some.")
     if (facing := _facing(order, others)) is not None:
         needed = f"a limit that does not meet the trader's own order {facing.id}"
-        found = format_tokens(order.limit)
-        return _refused(RejectReason.SELF_DEALING, "limit_price_per_hour", found, needed)
+        found, next_ = format_tokens(order.limit), "Cancel that order, or sign another limit."
+        return _refused(RejectReason.SELF_DEALING, "limit_price_per_hour", found, needed, next_)
     payload = order.order.payload
     product = ledger.products[payload.product]
     needs = margin_of(payload, order.limit, order.units, rules, product)  # of one contract: least
