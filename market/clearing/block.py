@@ -50,7 +50,7 @@ class Loss:
     """What its buyer's cash does not cover."""
     outbids_at: Price | None = None
     """The least limit at which it comes before somebody who got a machine that fits it; None for a
-    gang, which may need several of them."""
+    gang, which may need several of them, and where no limit may be so high."""
 
     @property
     def public(self) -> AuctionLoss:
@@ -248,7 +248,7 @@ class _Auction:
         ]
         classes.sort(key=lambda each: (each.product, each.regions))
         fills = [fill for each in classes for fill in each.fills]
-        won = {ask.id: fill for fill in fills for ask in fill.asks}
+        won = dict(row for fill in fills for row in _won_by(fill))
         losses = [
             unable[bid.id] or self._beaten(bid, won)
             for bid in self._ranked
@@ -276,22 +276,41 @@ class _Auction:
         asks = frozenset(ask.id for ask in self._fits.within(bid) if ask.id in self._used)
         return Rival(bid.bid.payload.max_price_per_hour, asks)
 
-    def _beaten(self, bid: RestingBid, won: Mapping[AskId, Fill]) -> Loss:
-        lost = [(ask, won[ask.id]) for ask in self._fits.within(bid) if ask.id in won]
-        least = min((fill.price for _, fill in lost), default=None)
+    def _beaten(self, bid: RestingBid, won: Mapping[AskId, _Won]) -> Loss:
+        lost = [won[ask.id] for ask in self._fits.within(bid) if ask.id in won]
+        least = min((each.price for each in lost), default=None)
         is_price = least is not None and bid.bid.payload.max_price_per_hour <= least
         why = LossReason.PRICE if is_price else LossReason.PARADOXICAL
-        if self._fits.is_gang(bid):
-            return Loss(bid, why, price=least)
-        outbids = min((_outbids(bid, ask, fill) for ask, fill in lost), default=None)
+        outbids = None if self._fits.is_gang(bid) else _outbids(bid, lost)
         return Loss(bid, why, price=least, outbids_at=outbids)
 
 
-def _outbids(bid: RestingBid, ask: RestingAsk, fill: Fill) -> Price:
+@dataclass(frozen=True, slots=True)
+class _Won:
+    """A machine that somebody got; the sums are the winner's, once for all its losers."""
+
+    price: Price
+    asked: int
+    value: int
+    surplus: int
+
+
+def _won_by(fill: Fill) -> list[tuple[AskId, _Won]]:
+    value, surplus = _value(fill.bid), _surplus(fill.bid, fill.asks)
+    return [
+        (ask.id, _Won(fill.price, ask.ask.payload.min_price_per_hour.value, value, surplus))
+        for ask in fill.asks
+    ]
+
+
+def _outbids(bid: RestingBid, lost: Sequence[_Won]) -> Price | None:
     """The least limit at which its value is above a winner's, and its surplus on that machine."""
-    quantity, asked = bid.bid.payload.quantity.value, ask.ask.payload.min_price_per_hour.value
-    worth = max(_value(fill.bid), _surplus(fill.bid, fill.asks) + asked * quantity)
-    return Price((worth // (quantity * limits.PRICE_TICK) + 1) * limits.PRICE_TICK)
+    quantity = bid.bid.payload.quantity.value
+    worth = min((max(w.value, w.surplus + w.asked * quantity) for w in lost), default=None)
+    if worth is None:
+        return None
+    limit = (worth // (quantity * limits.PRICE_TICK) + 1) * limits.PRICE_TICK
+    return Price(limit) if limit <= limits.PRICE_MAX else None
 
 
 def _class(product: int, part: Priced) -> BlockClass:

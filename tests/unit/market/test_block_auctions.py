@@ -213,6 +213,25 @@ def test_a_short_block_above_the_price_is_told_that_it_was_rejected_paradoxicall
     assert how.change == "Raise the price limit to 6.001."
 
 
+@pytest.mark.parametrize(
+    ("limit", "duration"),
+    [("200000000", 60), ("281474976.71", 3_600)],
+    ids=["a short block", "the highest limit"],
+)
+def test_who_could_outbid_by_no_limit_is_told_of_none(
+    desk: Desk, limit: str, duration: int
+) -> None:
+    desk.mine(*joined("bob", 10**9))
+    desk.hear(advert("ada", at="1.00"))
+    won, lost = block("bob", limit), block("dan", "2.00", duration)
+    desk.submit(won, lost)
+    close(desk)
+    assert desk.report(won).state is BidState.MATCHED
+    how = desk.report(lost).explanation
+    assert how is not None
+    assert how.change == ""
+
+
 def test_a_lost_bid_waits_for_the_next_auction_until_its_start_window_ends(desk: Desk) -> None:
     wanted = block(start_by=NOW_S + 2 * WINDOW_S + 5)
     desk.submit(wanted)
