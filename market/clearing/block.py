@@ -48,6 +48,8 @@ class Loss:
     """The least that was paid for a machine which fits it."""
     needs: TokenAmount | None = None
     """What its buyer's cash does not cover."""
+    left: int | None = None
+    """Of that cash, what the limits of the buyer's winners leave; None: no account."""
     outbids_at: Price | None = None
     """The least limit at which it comes before somebody who got a machine that fits it; None for a
     gang, which may need several of them, and where no limit may be so high."""
@@ -266,7 +268,8 @@ class _Auction:
         if bid.nonce in self._served:
             return Loss(bid, LossReason.ALTERNATIVE)
         if not self._is_covered(bid):
-            return Loss(bid, LossReason.CASH, needs=TokenAmount(self._needs[bid.id]))
+            needs, left = TokenAmount(self._needs[bid.id]), self._left.get(bid.nonce[0])
+            return Loss(bid, LossReason.CASH, needs=needs, left=left)
         if self._best(bid, self._fits.within(bid)) is None:
             return Loss(bid, LossReason.INFEASIBLE)
         return None

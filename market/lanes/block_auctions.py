@@ -148,7 +148,7 @@ class BlockAuctions:
             bid = self._floor.book.bid(loss.bid.id)
             if bid is None or bid.state is not BidState.PENDING:
                 continue
-            why, how = self._why_not(loss, window), None
+            why, how = _why_not(loss, window), None
             if place < EXPLAINED_BIDS_MAX and loss.why is not LossReason.ALTERNATIVE:
                 known = None if loss.why is LossReason.INFEASIBLE else why
                 why, how = explain(bid, compared(bid, asks), taken_at, given, known)
@@ -158,12 +158,6 @@ class BlockAuctions:
             now = self._floor.book.bid(bid.id)
             if bid.terms.one_round and now is not None:
                 self._floor.answers.expire(now)
-
-    def _why_not(self, loss: Loss, window: int) -> Rejection:
-        if loss.needs is None:
-            return _lost(loss, window)
-        (buyer, _), cash = loss.bid.nonce, self._floor.free_cash([loss.bid.nonce[0]])
-        return short_of_cash(loss.bid, loss.needs, cash.get(buyer))
 
     def _tell(
         self,
@@ -218,17 +212,33 @@ def _why(fill: Fill, of: BlockClass, window: int) -> str:
     )
 
 
+def _why_not(loss: Loss, window: int) -> Rejection:
+    if loss.needs is None:
+        return _lost(loss, window)
+    return short_of_cash(loss.bid, loss.needs, loss.left)
+
+
 def _lost(loss: Loss, window: int) -> Rejection:
     limit = format_tokens(loss.bid.bid.payload.max_price_per_hour)
     paid = "" if loss.price is None else format_tokens(loss.price)
     change = _worth_more(loss)
+    if loss.why is LossReason.INFEASIBLE:  # one of more than are compared with the asks
+        return Rejection(
+            reason=RejectReason.NO_MATCH,
+            field="bid.product",
+            found=f"too few free machines that fit, in auction {window}",
+            needed=f"{loss.bid.bid.payload.count} GPUs of such",
+            next="Wait for the next auction, or bid with other terms as an alternative.",
+        )
     if loss.why is LossReason.ALTERNATIVE:
         return Rejection(
             reason=RejectReason.NO_MATCH,
             field="bid.nonce",
             found=f"another bid of its nonce, matched in auction {window}",
             needed="none that comes before it",
-            next="Nothing to do: it ends when the other opens, and waits if that fails.",
+            next="Nothing to do: it ends here, as it was for one round."
+            if loss.bid.terms.one_round
+            else "Nothing to do: it ends when the other opens, and waits if that fails.",
         )
     if loss.why is LossReason.PARADOXICAL:
         return Rejection(

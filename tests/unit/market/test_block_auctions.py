@@ -320,6 +320,35 @@ def test_cash_must_cover_the_limit(desk: Desk) -> None:
     assert rejection.reason is RejectReason.CASH_TOO_LOW
 
 
+def test_a_limit_that_others_of_the_same_buyer_leave_no_cash_for_says_what_is_missing(
+    desk: Desk,
+) -> None:
+    desk.hear(advert("ada"), advert("eve"))
+    first, second = block(limit="60.00"), block(limit="50.00", nonce=1)
+    desk.submit(first, second)
+    assert [loss.why for loss in close(desk).losses] == [LossReason.CASH]
+    rejection = desk.report(second).rejection
+    assert rejection is not None
+    assert rejection.found == "40.00 tokens free in the vault"
+    assert rejection.next.startswith("Deposit 10.00 tokens")
+
+
+def test_of_many_blocks_that_nothing_fits_none_is_told_that_its_limit_is_too_low(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("market.lanes.block_auctions.EXPLAINED_BIDS_MAX", 1)
+    desk.hear(advert("ada"))
+    picky = [here("bob", "1.50", "US", nonce=nonce) for nonce in range(3)]
+    desk.submit(*picky)
+    close(desk)
+    fields = []
+    for each in picky:
+        rejection = desk.report(each).rejection
+        assert rejection is not None
+        fields.append(rejection.field)
+    assert sorted(fields) == ["bid.product", "bid.product", "terms.regions"]
+
+
 def test_a_gang_opens_at_one_price_in_one_call(desk: Desk) -> None:
     desk.hear(advert("ada", 0, at="1.00"), advert("ada", 1, at="1.20"))
     gang = block(count=2)
