@@ -14,7 +14,7 @@ from cloud_gpu.protocol.match import BidState, Explanation
 from cloud_gpu.protocol.orders import BidId
 from cloud_gpu.protocol.units import BasisPoints, Instant, instant, unix_seconds
 from cloud_gpu.protocol.values import Address
-from market.books.book import Book, Nonce, RestingBid
+from market.books.book import Book, Nonce
 from market.books.futures_book import FuturesBook
 from market.books.ledger import Ledger
 from market.books.verifiers import Verifiers
@@ -127,18 +127,10 @@ class Floor:
             self.answers.void(bid)
         elif bid.terms.one_round or bid.bid.payload.start_by < self.at:
             self.answers.move(bid, BidStep.EXPIRE, rejection=why)
-            self._end_one_round(bid)
         else:  # it waits again, with its age, for a while first
             not_before = self._retry_at(blame, failures)
             bid = replace(bid, openings=failures, not_before=not_before)
             self.answers.move(bid, BidStep.RELEASE, rejection=why)
-
-    def _end_one_round(self, bid: RestingBid) -> None:
-        """Alternatives that stood back in its round for it have had theirs."""
-        for other in self.book.alternatives(bid.nonce):
-            is_over = other.terms.one_round and other.batch <= bid.batch
-            if is_over and other.state is BidState.PENDING:
-                self.answers.expire(other)
 
     def drop_opening(self, opening: Opening) -> None:
         """Forget an opening and free the machines that it holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cloud_gpu.protocol.match import BidState
 from cloud_gpu.protocol.orders import BidFlags
 from cloud_gpu.protocol.rounds import Lane
 from cloud_gpu.protocol.units import Instant
@@ -62,14 +63,15 @@ class Rounds:
         given = self.conditions(bids, asks)
         cash = floor.free_cash({bid.nonce[0] for bid in bids})
         busy = self.busy()
+        part = [bid for bid in bids if bid.nonce not in busy]
         clearing = clear(bids, asks, cash, busy, given)
         self._post(clearing, asks, given)
         self._explain(clearing, asks, given)
-        self._end_one_round(clearing)
+        self._end_one_round(part)
         self.publish(
             Lane.ON_DEMAND,
             BidsRound(
-                bids=[bid for bid in bids if bid.nonce not in busy],
+                bids=part,
                 asks=asks,
                 cash=cash,
                 given=given,
@@ -136,11 +138,14 @@ class Rounds:
             why[bid.id] = explain_match(bid, opening.asks, ladder, taken_at, given)
         floor.post(openings, why)
 
-    def _end_one_round(self, clearing: Clearing) -> None:
-        """What wanted this round or nothing has ended, with what it was told."""
-        for bid in clearing.unmatched:
+    def _end_one_round(self, part: Sequence[RestingBid]) -> None:
+        """What wanted this round or nothing has ended, with what it was told.
+
+        So has what stood back for an alternative: whatever becomes of that one, its round is over.
+        """
+        for bid in part:
             now = self._floor.book.bid(bid.id)
-            if bid.terms.one_round and now is not None:
+            if bid.terms.one_round and now is not None and now.state is BidState.PENDING:
                 self._floor.answers.expire(now)
 
     def _explain(
