@@ -6,7 +6,6 @@ which single change would be the cheapest.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +17,7 @@ from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.units import Price, TokenAmount, format_tokens
 from market.books.book import RestingAsk, RestingBid
 from market.clearing.fitting import Conditions, Obstacle, obstacles
-from market.clearing.gangs import most_together
+from market.clearing.gangs import Gathering, most_together
 
 _PRICE = "bid.max_price_per_hour"
 
@@ -114,7 +113,7 @@ def _single_change(
     One change lets in all machines that need it: of a limit price those up to it.
     """
     free = [(found, ask) for found, ask in ways if ask.machine not in taken_at]
-    fitting = [ask for found, ask in free if not found]
+    gathering = Gathering(bid, (ask for found, ask in free if not found), bid.terms.scope)
     kinds: dict[str, list[tuple[Obstacle, RestingAsk]]] = {}
     for found, ask in free:
         if len(found) == 1 and (change := found[0].words().change):
@@ -123,25 +122,32 @@ def _single_change(
     changes = []
     for admitted in kinds.values():
         admitted.sort(key=_size)
-        asks = [ask for _, ask in admitted]
-        if not _are_enough(bid, [*fitting, *asks]):
-            continue
-        least = bisect_left(
-            range(len(asks)), True, key=lambda last: _are_enough(bid, [*fitting, *asks[: last + 1]])
-        )
-        changes.append(admitted[least])
+        last = _first_enough(bid, gathering, [ask for _, ask in admitted])
+        if last is not None:
+            changes.append(admitted[last])
     if not changes:
         return ""
     return f"{_sentence([min(changes, key=_size)[0].words().change])}."
 
 
+def _first_enough(bid: RestingBid, gathering: Gathering, asks: Sequence[RestingAsk]) -> int | None:
+    """The place of the ask with which those up to it are enough; None: all of them are not.
+
+    Many may need a change of their own, so that only the places they are in are counted again.
+    """
+    found = None
+    for place, ask in enumerate(asks):
+        if gathering.join(ask) * ask.gpus >= bid.bid.payload.count:
+            found = place
+            break
+    for ask in asks if found is None else asks[: found + 1]:
+        gathering.leave(ask)
+    return found
+
+
 def _size(admitted: tuple[Obstacle, RestingAsk]) -> tuple[int, int, tuple[int, int, bytes]]:
     obstacle, ask = admitted
     return obstacle.weight, obstacle.size, ask.rank
-
-
-def _are_enough(bid: RestingBid, asks: Sequence[RestingAsk]) -> bool:
-    return most_together(bid, asks, bid.terms.scope) * asks[0].gpus >= bid.bid.payload.count
 
 
 def _nothing_free(bid: RestingBid, given: Conditions) -> Rejection:

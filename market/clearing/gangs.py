@@ -7,6 +7,7 @@ node's best machines making its first. Where nothing but prices count, that is t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,13 +69,41 @@ def best_gang(bid: RestingBid, asks: Sequence[RestingAsk], given: Conditions) ->
 
 def most_together(bid: RestingBid, asks: Sequence[RestingAsk], scope: Scope) -> int:
     """How many machines a bid could have, so near, of asks that fit it one by one."""
-    if not asks:
-        return 0
-    size = _bundle_size(bid, asks[0])
-    return max(
-        sum(len(node) - len(node) % size for node in nodes.values())
-        for nodes in _places(scope, asks).values()
-    )
+    return Gathering(bid, asks, scope).most if asks else 0
+
+
+class Gathering:
+    """How many machines a bid could have, so near, as asks join that fit it one by one."""
+
+    def __init__(self, bid: RestingBid, asks: Iterable[RestingAsk], scope: Scope) -> None:
+        self._bid, self._scope = bid, scope
+        self._at_node: Counter[tuple[Place, Place]] = Counter()
+        self._in_place: Counter[Place] = Counter()
+        for ask in asks:
+            self.join(ask)
+
+    @property
+    def most(self) -> int:
+        """In the place that has most."""
+        return max(self._in_place.values(), default=0)
+
+    def join(self, ask: RestingAsk) -> int:
+        """One more: how many its place has now."""
+        place, node, size = self._where(ask)
+        self._at_node[place, node] += 1
+        if self._at_node[place, node] % size == 0:
+            self._in_place[place] += size
+        return self._in_place[place]
+
+    def leave(self, ask: RestingAsk) -> None:
+        """It had joined."""
+        place, node, size = self._where(ask)
+        if self._at_node[place, node] % size == 0:
+            self._in_place[place] -= size
+        self._at_node[place, node] -= 1
+
+    def _where(self, ask: RestingAsk) -> tuple[Place, Place, int]:
+        return _place(self._scope, ask), _place(Scope.NODE, ask), _bundle_size(self._bid, ask)
 
 
 def _bundle_size(bid: RestingBid, ask: RestingAsk) -> int:
