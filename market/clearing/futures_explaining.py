@@ -6,12 +6,13 @@ Of the other side it names what the series' depth shows anyway: limits, and how 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cloud_gpu.protocol import limits
 from cloud_gpu.protocol.errors import Rejection, RejectReason
 from cloud_gpu.protocol.match import Explanation, Obstruction
 from cloud_gpu.protocol.units import Price, format_tokens
+from cloud_gpu.protocol.values import Address
 from market.books.futures_book import RestingFuture
 from market.clearing.futures_clearing import FutureClearing
 
@@ -21,11 +22,22 @@ _LIMIT = "future_order.limit_price_per_hour"
 class BatchTold:
     """One series' batch, asked about by each of its orders."""
 
-    def __init__(self, orders: Sequence[RestingFuture], clearing: FutureClearing | None) -> None:
-        self._clearing = clearing
-        self._limits = {
-            is_buy: sorted(o.limit.value for o in orders if o.order.payload.is_buy is is_buy)
+    def __init__(
+        self,
+        orders: Sequence[RestingFuture],
+        clearing: FutureClearing | None,
+        reference: Price | None,
+    ) -> None:
+        """`reference` is the series' last price."""
+        self._clearing, self._reference = clearing, reference
+        self._offers = {
+            is_buy: sorted(
+                (o.limit.value, o.nonce[0]) for o in orders if o.order.payload.is_buy is is_buy
+            )
             for is_buy in (True, False)
+        }
+        self._limits = {
+            is_buy: [limit for limit, _ in offers] for is_buy, offers in self._offers.items()
         }
         pairs = () if clearing is None else clearing.pairs
         self._units = sum(pair.units for pair in pairs)
@@ -58,13 +70,14 @@ class BatchTold:
         """Of an order that trades."""
         assert self._clearing is not None, order.id
         price, limit = format_tokens(self._clearing.price), format_tokens(order.limit)
+        nearest = "nearest to the last" if self._reference is not None else "in the middle"
         machines = "1 machine trades" if self._units == 1 else f"{self._units} machines trade"
         return Explanation(
             asks=len(self._limits[not order.order.payload.is_buy]),
             price=(
                 f"{machines} in this batch, all at {price} (the limit was {limit}): no price lets"
                 " more change hands; of those that let as many, it leaves least over, and then is"
-                " nearest to the last."
+                f" {nearest}."
             ),
         )
 
@@ -75,11 +88,10 @@ class BatchTold:
 
     def _change(self, order: RestingFuture) -> str:
         is_buy = order.order.payload.is_buy
-        others = self._limits[not is_buy]
-        if not others:
+        if not self._limits[not is_buy]:
             return ""
         if self._clearing is None:
-            wanted = others[0] if is_buy else others[-1]
+            wanted = self._nearest(order)
         else:
             # Whoever reaches the price has what the other side has left; else somebody must yield.
             wanted = self._clearing.price.value
@@ -90,6 +102,14 @@ class BatchTold:
         if wanted <= 0 or wanted > limits.PRICE_MAX:
             return ""
         return f"{'Raise' if is_buy else 'Lower'} the limit to {format_tokens(Price(wanted))}."
+
+    def _nearest(self, order: RestingFuture) -> int:
+        """The best limit of the other side but the trader's own, whom it must not meet; 0: none."""
+        offers = self._offers[not order.order.payload.is_buy]
+        best_first: Iterable[tuple[int, Address]] = offers
+        if not order.order.payload.is_buy:
+            best_first = reversed(offers)
+        return next((limit for limit, trader in best_first if trader != order.nonce[0]), 0)
 
     def _rejection(self, order: RestingFuture, change: str) -> Rejection:
         reason, field, found = RejectReason.NO_MATCH, _LIMIT, format_tokens(order.limit)

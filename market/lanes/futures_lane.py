@@ -265,7 +265,8 @@ class FuturesLane:
             trade = floor.ledger.futures.trades.get(series.key)
             reference = trade.price if trade is not None else None
             clearing, short = clear_covered(reference, able, floor.free_cash(traders), self._margin)
-            told = BatchTold([order for order in able if order.id not in short], clearing)
+            covered = [order for order in able if order.id not in short]
+            told = BatchTold(covered, clearing, reference)
             if clearing is not None:
                 self._post(series, clearing, told)
             for order in able:

@@ -152,7 +152,7 @@ def test_the_order_in_which_they_are_given_changes_nothing(batch: Batch) -> None
 def test_the_limit_that_an_order_is_told_would_have_traded(batch: Batch) -> None:
     buys, sells, reference = batch
     found = clear_futures(*batch)
-    told, served = BatchTold([*buys, *sells], found), shares(found) if found else {}
+    told, served = BatchTold([*buys, *sells], found, reference), shares(found) if found else {}
     for order in (*buys, *sells):
         if order.id in served:
             assert told.why_price(order).price

@@ -44,6 +44,9 @@ def test_a_buy_and_a_sell_open_at_one_price(desk: FuturesDesk) -> None:
     (call,) = openings(effects)
     assert (call.series, call.price) == (SERIES, price("1.10"))
     assert pairs(effects) == [(buy.payload.id, sell.payload.id, 1)]
+    how = desk.future(buy).explanation
+    assert how is not None
+    assert how.price.endswith("it leaves least over, and then is in the middle.")
     desk.mine(desk.opened(call.pairs[0], call.price))
     for each in (buy, sell):
         report = desk.future(each)
@@ -92,6 +95,18 @@ def test_a_trader_never_meets_itself(desk: FuturesDesk) -> None:
     below = future("ada", buys=True, at="0.99", nonce=2)
     desk.order(below)
     assert desk.future(below).state is BidState.PENDING
+
+
+def test_who_quotes_both_sides_alone_is_not_told_to_meet_itself(desk: FuturesDesk) -> None:
+    buy = future("ada", buys=True, at="0.90", nonce=1)
+    desk.order(buy, future("ada", buys=False, at="1.00", nonce=2))
+    desk.end_batch()
+    how = desk.future(buy).explanation
+    assert how is not None
+    assert how.change == ""
+    rejection = desk.future(buy).rejection
+    assert rejection is not None
+    assert rejection.next == "Wait for an order of the other side."
 
 
 def test_the_position_limit_counts_contracts_and_orders_of_overlapping_windows(
