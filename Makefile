@@ -44,11 +44,11 @@ demo: .venv/.ready  ## trade, job, payment and balance sheet on a fresh devnet (
 	@$(BIN)/cloud-gpu demo $(ARGS)
 
 test: .venv/.ready contracts/node_modules/.package-lock.json  ## all tests (PYTEST_ARGS="-k word")
+	$(PYTEST) -m alone $(STARTING) $(OR_NONE)
 	$(MAKE) --no-print-directory --jobs=2 --keep-going starting computing
 
-# What fills both cores by itself, and watches the clock, goes first and alone.
+# What fills both cores by itself, and watches the clock, has run before, and alone.
 starting:
-	$(PYTEST) -m alone $(STARTING) $(OR_NONE)
 	$(PYTEST) -m "not alone" $(TWO) $(STARTING) $(OR_NONE)
 
 # Takes what the other leaves of the cores, so waits cost nothing, and is told of when it ends.
