@@ -103,7 +103,7 @@ async def others_that_answer(
     for other in others:
         try:
             view = require_market(await other.describe(), deployment)
-        except MarketUnavailable as error:
+        except (MarketUnavailable, Rejected) as error:
             progress(f"one market less to bid at: {error}")
         else:
             found.setdefault(view.matcher, view)

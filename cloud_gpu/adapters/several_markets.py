@@ -30,7 +30,8 @@ class SeveralMarkets:
 
     def __init__(self, markets: Sequence[MarketApi]) -> None:
         self._first, self._markets = markets[0], tuple(markets)
-        self._named: dict[Address, MarketApi] = {}
+        self._names: dict[int, Address] = {}
+        """What each, by its place, first said that it is: none takes another's name later."""
         self._of: dict[Digest, MarketApi] = {}
         """Where each bid was handed in, or found."""
 
@@ -46,15 +47,14 @@ class SeveralMarkets:
         """See `MarketApi`; one that was handed in elsewhere is looked for at all of them."""
         known = self._of.get(bid)
         if known is not None:
-            return await known.report(bid)
+            return await _told(known, bid)
         missing: Rejected | MarketUnavailable | None = None
         for market in self._markets:
             try:
-                report = await market.report(bid)
+                report = await _told(market, bid)
             except Rejected as refused:
-                if refused.rejection.reason is not RejectReason.UNKNOWN_ORDER:
-                    raise
-                missing = missing or refused
+                is_unknown = refused.rejection.reason is RejectReason.UNKNOWN_ORDER
+                missing = missing or refused if is_unknown else refused
             except MarketUnavailable as silent:
                 missing = silent  # it may be there
             else:
@@ -69,17 +69,17 @@ class SeveralMarkets:
         await self._of[statement.body.bid].cancel(statement)
 
     async def _by_name(self, matcher: Address) -> MarketApi:
-        silent: MarketUnavailable | None = None
-        for market in self._markets:
-            if matcher in self._named:
-                break
-            try:
-                self._named[(await market.describe()).matcher] = market
-            except MarketUnavailable as error:
-                silent = error
-        if matcher in self._named:
-            return self._named[matcher]
-        raise silent or MarketUnavailable(f"none of the markets is the matcher {matcher}")
+        why = f"none of the markets is the matcher {matcher}"
+        for place, market in enumerate(self._markets):
+            if place not in self._names:
+                try:
+                    self._names[place] = (await market.describe()).matcher
+                except (MarketUnavailable, Rejected) as silent:
+                    why = str(silent)
+                    continue
+            if self._names[place] == matcher:
+                return market
+        raise MarketUnavailable(why)
 
     # What all of them have.
 
@@ -96,11 +96,11 @@ class SeveralMarkets:
 
     async def _of_all(self, ask: Callable[[MarketApi], Awaitable[Sequence[T]]]) -> list[T]:
         found: list[T] = []
-        silent: list[MarketUnavailable] = []
+        silent: list[MarketUnavailable | Rejected] = []
         for market in self._markets:
             try:
                 found += await ask(market)
-            except MarketUnavailable as error:
+            except (MarketUnavailable, Rejected) as error:
                 silent.append(error)
         if len(silent) == len(self._markets):
             raise silent[0]
@@ -133,3 +133,11 @@ class SeveralMarkets:
     async def group_leases(self, campaign: Digest, buyer: Address) -> Sequence[GroupLease]:
         """See `MarketApi`."""
         return await self._first.group_leases(campaign, buyer)
+
+
+async def _told(market: MarketApi, bid: Digest) -> BidReport:
+    """A market's word of this bid alone: one must not say that another's is dead."""
+    report = await market.report(bid)
+    if report.bid != bid:
+        raise MarketUnavailable(f"asked about the bid {bid}, a market told of {report.bid}")
+    return report

@@ -3,9 +3,16 @@
 import pytest
 
 from cloud_gpu.bidding import WordUnclear, ways_for
-from cloud_gpu.protocol.errors import MarketUnavailable, Rejected, SettingsInvalid
+from cloud_gpu.protocol.errors import (
+    MarketUnavailable,
+    Rejected,
+    Rejection,
+    RejectReason,
+    SettingsInvalid,
+)
 from cloud_gpu.protocol.identity import LocalKey
-from cloud_gpu.protocol.match import BidState
+from cloud_gpu.protocol.match import BidReport, BidState
+from cloud_gpu.protocol.ports import MarketView
 from cloud_gpu.protocol.values import ZERO_DIGEST, Digest
 from cloud_gpu.settings import Settings, read_settings
 from cloud_gpu.testing import World
@@ -86,6 +93,59 @@ async def test_a_bid_that_some_other_process_placed_is_found_and_cancelled(world
     world.market.is_down = True
     with pytest.raises(MarketUnavailable):  # it may be there
         await world.client(other).report(Digest(b"\x07" * 32))
+
+
+@in_world(machines=TWO)
+async def test_no_market_says_that_a_bid_at_another_is_dead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.other_market(OTHER, world.nodes[1:])
+    client = world.client(other)
+    first, second = await client.place(request(), lambda _: None)
+    lie = BidReport(bid=first.bid.payload.id, state=BidState.REJECTED)
+
+    async def lies(bid: Digest) -> BidReport:
+        return lie
+
+    monkeypatch.setattr(other, "report", lies)
+    assert (await client.report(first.bid.payload.id)).state is BidState.MATCHED
+    with pytest.raises(MarketUnavailable, match="told of"):
+        await client.report(second.bid.payload.id)
+
+
+@in_world(machines=TWO)
+async def test_no_market_is_handed_what_is_for_one_whose_name_it_takes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.other_market(OTHER, world.nodes[1:])
+    client = world.client(other)
+    first, second = await client.sign(request(), lambda _: None)
+    honest = await world.market.describe()
+
+    async def lies() -> MarketView:
+        return honest
+
+    monkeypatch.setattr(other, "describe", lies)
+    with pytest.raises(MarketUnavailable, match="none of the markets"):
+        await client.submit(second)
+    await client.submit(first)
+
+
+@in_world(machines=TWO)
+async def test_a_market_that_refuses_to_tell_anything_holds_nothing_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.other_market(OTHER, world.nodes[1:])
+    busy = Rejected(Rejection(reason=RejectReason.RATE_LIMITED, field="market"))
+
+    async def refuses(*_: object) -> None:
+        raise busy
+
+    for name in ("describe", "asks"):
+        monkeypatch.setattr(other, name, refuses)
+        lease = await opened(world, world.client(other))
+        assert (await lease.close()).settled
+    assert any(line.startswith("one market less to bid at: ") for line in said)
 
 
 def test_markets_times_ways_are_bounded() -> None:
