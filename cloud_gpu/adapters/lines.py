@@ -305,10 +305,16 @@ class BuyerLine:
 
 
 def _lane(effect: BuyerEffect) -> Hashable:
-    if isinstance(effect, Send):
-        job = getattr(effect.message, "job", None)
-        return "Send", effect.peer, type(effect.message).__name__, job
-    return type(effect).__name__
+    match effect:
+        case Send():
+            job = getattr(effect.message, "job", None)
+            return "Send", effect.peer, type(effect.message).__name__, job
+        case SubmitBid():  # a market that does not answer must not hold up the bids at others
+            return "SubmitBid", effect.order.bid.payload.id
+        case AskAboutBid():
+            return "AskAboutBid", effect.bid
+        case _:
+            return type(effect).__name__
 
 
 def _taken(store: ArtifactStore, local: Path, remote: str) -> tuple[FileRef, ...]:

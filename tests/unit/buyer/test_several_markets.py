@@ -1,6 +1,7 @@
 """One request at two markets: one nonce, each market its own bid, and a lease from one of them."""
 
 import pytest
+import trio
 
 from cloud_gpu.bidding import WordUnclear, ways_for
 from cloud_gpu.protocol.errors import (
@@ -146,6 +147,32 @@ async def test_a_market_that_refuses_to_tell_anything_holds_nothing_up(
         lease = await opened(world, world.client(other))
         assert (await lease.close()).settled
     assert any(line.startswith("one market less to bid at: ") for line in said)
+
+
+@in_world(machines=TWO)
+async def test_a_market_that_never_ends_its_answer_holds_up_no_bid_at_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.other_market(OTHER, world.nodes[1:])
+    other.is_idle, world.market.tells_adverts = True, False
+    asked = trio.Event()
+
+    async def hangs(*_: object) -> None:
+        asked.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(other, "report", hangs)
+
+    async def tell_later() -> None:
+        await asked.wait()
+        world.market.tells_adverts = True
+        for order in list(world.market._bids.values()):
+            world.market._match(order)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tell_later)
+        lease = await opened(world, world.client(other))
+    assert (await lease.close()).settled
 
 
 def test_markets_times_ways_are_bounded() -> None:
