@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cloud_gpu.bidding import LeaseRequest, drawn_salt, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.ending import ending_call
+from cloud_gpu.handing_in import handed_in
 from cloud_gpu.jobs import Echo, Job
 from cloud_gpu.leased import Lease, Line
 from cloud_gpu.members import ABANDON_S, Member, Wanted
@@ -149,12 +150,9 @@ class Client:
     async def place(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
         """Sign and hand in a bid for each way to meet the request; at most one of them opens.
 
-        Raises `NoMatch`, `FundsTooSmall`, `Rejected`, `MarketUnavailable`.
+        Raises `NoMatch`, `FundsTooSmall`; `Rejected`, `MarketUnavailable` where no market takes it.
         """
-        orders = await self.sign(request, progress)
-        for order in orders:
-            await self.submit(order)
-        return orders
+        return await handed_in(await self.sign(request, progress), self.submit, progress)
 
     async def sign(self, request: LeaseRequest, progress: Progress) -> tuple[SignedBid, ...]:
         """The bids that `place` would hand in, ready for `submit`. Raises as `place`."""

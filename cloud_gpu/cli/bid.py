@@ -6,6 +6,7 @@ What was handed in from here is remembered, so that `bid ls` can ask how far it 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,8 +41,9 @@ from cloud_gpu.cli.requirements import (
 from cloud_gpu.cli.trading import SHOWN_DIGITS, Explain, digest_of, show_explanation, table_of
 from cloud_gpu.cli.verdicts import ENDED, first_verdict_on_loop, is_judged, require_standing
 from cloud_gpu.cli.wallet import opened_wallet
+from cloud_gpu.handing_in import HandingIn
 from cloud_gpu.protocol.codec import from_json, to_builtins
-from cloud_gpu.protocol.errors import Rejected
+from cloud_gpu.protocol.errors import MarketUnavailable, Rejected
 from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
@@ -130,17 +132,22 @@ def _confirm_and_hand_in(
     if dry_run:
         _print(run, orders)
         return
-    rows = [_order_row(order) for order in orders]
     most = max(escrow_of(order.bid.payload).value for order in orders)
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")
-    look = f"cloud-gpu bid show {rows[0]['bid'][:SHOWN_DIGITS]}"
-    report = _hand_in(run, settings, orders, look)
+    handed = HandingIn()
+    report = _hand_in(run, settings, orders, handed)
+    look = _look_at(handed)
     if report is not None:
         require_standing(report.state, report.rejection, look)
+    rows = [_order_row(order) for order in handed.standing]
     run.say.results("bid", rows, lambda: _orders_table(rows))
     if report is not None:
         run.say.progress(_how_far(report))
     run.say.next(look)
+
+
+def _look_at(handed: HandingIn) -> str:
+    return f"cloud-gpu bid show {str(handed.standing[0].bid.payload.id)[:SHOWN_DIGITS]}"
 
 
 def _how_far(report: BidReport) -> str:
@@ -148,45 +155,56 @@ def _how_far(report: BidReport) -> str:
 
 
 def _hand_in(
-    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...], look: str
+    run: Invocation, settings: Settings, orders: tuple[SignedBid, ...], handed: HandingIn
 ) -> BidReport | None:
     """Tell and remember each bid that the market has, or may have: its answer can be lost.
 
     Returns what it first tells of them.
     """
-    known: list[SignedBid] = []
 
     async def submit(client: Client) -> BidReport | None:
-        for order in orders:
+        for order in handed.sendable(orders):
             bid = order.bid.payload.id
+            is_heard = False
             try:
-                await client.submit(order)
-            except Rejected:
-                raise
-            except BaseException:
-                known.append(order)
-                run.say.progress(f"no answer about a bid; it may stand: cloud-gpu bid show {bid}")
-                raise
-            known.append(order)
-            run.say.progress(f"bid {bid}")
+                with handed.trying(order):
+                    await client.submit(order)
+                    is_heard = True
+            finally:
+                if is_heard:
+                    run.say.progress(f"bid {bid}")
+                elif order in handed.standing:
+                    run.say.progress(
+                        f"no answer about a bid; it may stand: cloud-gpu bid show {bid}"
+                    )
+        for failure in handed.settled():
+            run.say.progress(f"one market less has a bid: {failure}")
         return await first_verdict_on_loop(
             run,
-            look,
-            lambda: _best_of(client, orders),
+            _look_at(handed),
+            lambda: _best_of(client, handed.standing),
             lambda one: is_judged(one.state, one.rejection),
         )
 
     try:
         return run.ask(settings, submit)
     finally:
-        rows = [{**_order_row(order), "market": settings.market} for order in known]
+        rows = [{**_order_row(order), "market": settings.market} for order in handed.standing]
         if rows:
             run.outside.remember("bids", rows)
 
 
-async def _best_of(client: Client, orders: tuple[SignedBid, ...]) -> BidReport:
-    """Of alternatives, how the one fares that came furthest."""
-    reports = [await client.report(order.bid.payload.id) for order in orders]
+async def _best_of(client: Client, orders: Sequence[SignedBid]) -> BidReport:
+    """Of alternatives, how the one fares that came furthest, by the markets that answer."""
+    reports: list[BidReport] = []
+    silent: MarketUnavailable | Rejected | None = None
+    for order in orders:
+        try:
+            reports.append(await client.report(order.bid.payload.id))
+        except (MarketUnavailable, Rejected) as error:
+            silent = error
+    if silent is not None and all(one.state in ENDED for one in reports):
+        raise silent
     return min(reports, key=lambda one: (one.state in ENDED, one.state is BidState.PENDING))
 
 

@@ -150,6 +150,18 @@ async def test_a_market_that_refuses_to_tell_anything_holds_nothing_up(
 
 
 @in_world(machines=TWO)
+async def test_a_bid_that_one_market_took_is_placed_whatever_the_other_does(world: World) -> None:
+    other = world.other_market(OTHER, world.nodes[1:])
+    refusal = Rejection(reason=RejectReason.RATE_LIMITED, field="bid")
+    world.market.is_idle, other.refuses = True, refusal
+    (bid,) = await world.client(other).place(request(), said.append)
+    assert bid.bid.payload.matcher == MATCHER.address
+    world.market.refuses = refusal
+    with pytest.raises(Rejected):
+        await world.client(other).place(request(), said.append)
+
+
+@in_world(machines=TWO)
 async def test_a_market_that_never_ends_its_answer_holds_up_no_bid_at_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

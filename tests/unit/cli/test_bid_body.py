@@ -18,7 +18,7 @@ KEY = LocalKey(b"\x01" * 32)
 DOMAIN = Domain(name="LeaseBook", chain_id=31337, verifying_contract=Address(b"\x0b" * 20))
 
 
-def order(nonce: int) -> SignedBid:
+def order(nonce: int, *, elsewhere: bool = False) -> SignedBid:
     terms = Terms()
     bid = Bid(
         buyer=KEY.address,
@@ -29,7 +29,7 @@ def order(nonce: int) -> SignedBid:
         start_by=1_800_000_000,
         open_from=1_800_000_000,
         nonce=nonce,
-        matcher=KEY.address,
+        matcher=Address(b"\x07" * 20) if elsewhere else KEY.address,
         max_fee_bps=BasisPoints(100),
         terms=terms.digest,
     )

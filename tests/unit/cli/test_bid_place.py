@@ -95,6 +95,37 @@ def test_what_was_accepted_before_a_refusal_is_told_and_remembered(capsys: Captu
     assert world.noted == world.ids[:1]
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+@pytest.mark.parametrize("failure", [REFUSED, MarketUnavailable("no answer")])
+def test_bids_of_one_market_stand_whatever_another_does(
+    failed: int, failure: CloudGpuError, capsys: Captured
+) -> None:
+    world = World(*(failure if place == failed else None for place in (0, 1)))
+    world.client.orders = (order(1), order(1, elsewhere=True))
+    assert called(world, *PLACE) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert "one market less has a bid: " in said.err
+    standing = list(world.ids)
+    if failure is REFUSED:
+        del standing[failed]
+    assert world.noted == standing
+    assert [row["bid"] for row in json.loads(said.out)["items"]] == standing
+
+
+def test_a_market_that_falls_silent_hides_no_other_ones_word(capsys: Captured) -> None:
+    world = World(None, None)
+    heard = world.client.report
+
+    async def report(bid: Digest) -> BidReport:
+        if bid == world.client.orders[1].bid.payload.id:
+            raise MarketUnavailable("no answer")
+        return await heard(bid)
+
+    world.client.report = report  # type: ignore[method-assign]
+    assert called(world, *PLACE) == ExitCode.DONE
+    assert "It is matched" in capsys.readouterr().err
+
+
 def test_a_bid_whose_answer_was_lost_is_told_as_such_and_remembered(capsys: Captured) -> None:
     world = World(MarketUnavailable("no answer"))
     assert called(world, *PLACE) == ExitCode.UNAVAILABLE
