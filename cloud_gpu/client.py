@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from cloud_gpu.bidding import LeaseRequest, drawn_salt, make_bids, ways_for
+from cloud_gpu.bidding import LeaseRequest, WordUnclear, drawn_salt, make_bids, ways_for
 from cloud_gpu.buyer import Buyer
 from cloud_gpu.ending import ending_call
 from cloud_gpu.handing_in import handed_in
@@ -236,7 +236,7 @@ class Client:
         was begun when it raises is ended or taken back.
         """
         if request.scope is not None:
-            raise ValueError("scope: one lease has one machine; open a gang for several")
+            raise WordUnclear("scope", "one lease has one machine; open a gang for several")
         (lease,) = await self.open_gang(request, echo=echo, progress=progress, within_s=within_s)
         return lease
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import typer
 
+from cloud_gpu.bidding import WordUnclear
 from cloud_gpu.cli import (
     asks,
     auction,
@@ -38,6 +39,7 @@ from cloud_gpu.cli import run as running
 from cloud_gpu.cli.endings import ended_by_signals
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.cli.failures import Failure, UsageWrong, failure_of
+from cloud_gpu.cli.flags import flag_of
 from cloud_gpu.cli.invocation import Invocation, command, root, standing_format
 from cloud_gpu.cli.output import Format, Output
 from cloud_gpu.cli.outside import Outside
@@ -169,6 +171,10 @@ def _attempted(outside: Outside, arguments: Sequence[str]) -> tuple[int, Failure
         return _failed(ExitCode.INTERRUPTED, "interrupted", "Ctrl-C")
     except typer.TyperException as error:
         failure = failure_of(UsageWrong(_said(error)), _help_of(arguments))
+        return failure.code, failure
+    except WordUnclear as error:  # found where products and markets are known
+        wrong = UsageWrong(f"{flag_of(error.field)}: {error.problem}")
+        failure = failure_of(wrong, _help_of(arguments))
         return failure.code, failure
     except CloudGpuError as error:
         failure = failure_of(error, _help_of(arguments))

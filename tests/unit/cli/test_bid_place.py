@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cloud_gpu.bidding import WordUnclear
 from cloud_gpu.cli import verdicts
 from cloud_gpu.cli.exits import ExitCode
 from cloud_gpu.protocol.errors import (
@@ -76,6 +77,19 @@ def test_bids_that_the_market_has_are_told_and_remembered(capsys: Captured) -> N
     assert [row["bid"] for row in json.loads(said.out)["items"]] == world.ids
     assert all(f"bid {bid}\n" in said.err for bid in world.ids)
     assert world.noted == world.ids
+
+
+def test_a_wish_that_has_too_many_ways_is_the_users_to_narrow(capsys: Captured) -> None:
+    world = World()
+
+    async def sign(request: Any, progress: Any) -> tuple[SignedBid, ...]:
+        raise WordUnclear("min_count", "found 21 counts and products that will do")
+
+    world.client.sign = sign  # type: ignore[method-assign]
+    assert called(world, *PLACE) == ExitCode.USAGE
+    told = json.loads(capsys.readouterr().out)
+    assert told["found"].startswith("min_count: found 21 counts")
+    assert told["reason"] == "usage"
 
 
 def test_a_bid_that_is_refused_is_not_told(capsys: Captured) -> None:
