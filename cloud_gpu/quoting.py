@@ -135,6 +135,11 @@ def _unmet(
     else:
         for unmet in request.terms(product.gpu_class).all_unmet_by(profile, ask.provider):
             yield _short_of(unmet, ask.provider)
+        need = request.terms(product.gpu_class).gpu_memory_need_mib
+        if (
+            found := min(gpu.memory_mib for gpu in profile.gpus)
+        ) < need:  # without a market's margin
+            yield _short_of(f"gpu_memory_need_mib: found {found}, needed {need}", ask.provider)
     if ask.min_price_per_hour > request.max_price:
         price = format_tokens(ask.min_price_per_hour)
         yield _no(

@@ -86,13 +86,22 @@ def _query(gpu: str) -> Query:
 
 def _wanted(advert: SignedAdvert, query: Query, count: int | None) -> bool:
     profile, ask = advert.body.profile, advert.body.ask.payload
-    limit = query.max_price
+    limit, gpus = query.max_price, len(profile.gpus)
     return (
         query.wants(profile.gpu_class)
-        and {count, query.count} <= {None, len(profile.gpus)}
+        and count in (None, gpus)
+        and _helps(gpus, query)
         and (limit is None or ask.min_price_per_hour <= limit)
+        and query.gpu_memory_need_mib <= min(gpu.memory_mib for gpu in profile.gpus)
         and query.terms(profile.gpu_class).unmet_by(profile, ask.provider) is None
     )
+
+
+def _helps(gpus: int, query: Query) -> bool:
+    """Whether a machine of so many GPUs is enough, or one of several that may be it together."""
+    if query.count is None or (query.min_count or query.count) <= gpus <= query.count:
+        return True
+    return query.scope is not None and gpus < query.count
 
 
 def _sorted(adverts: Sequence[SignedAdvert], sort: Sort) -> list[SignedAdvert]:

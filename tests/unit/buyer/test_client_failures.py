@@ -333,3 +333,13 @@ async def test_a_machine_that_is_let_is_waited_for_and_said_to_be(world: World) 
         with pytest.raises(NoMatch):
             await opened(world, client, start_timeout=5)
     assert any("every 2x A100 is let" in line for line in said)
+
+
+@in_world()
+async def test_a_machine_with_less_memory_than_the_job_needs_fits_nothing(world: World) -> None:
+    client = world.client()
+    assert (await client.quote(request(gpu_type="A100 need=60GB"))).fitting
+    quote = await client.quote(request(gpu_type="A100 need=500GB"))
+    assert not quote.fitting
+    assert quote.blocking is not None
+    assert quote.blocking.field == "gpu_memory_need_mib"
