@@ -257,18 +257,28 @@ def ls(run: Invocation) -> None:
     settings = run.settings()
     mine = [b for b in run.outside.remembered("bids") if b.get("market") == settings.market]
     newest = mine[::-1][:_SHOWN_MAX]
-    rows = run.ask(settings, lambda client: _reports(client, newest))
+    rows = run.ask(settings, lambda client: _reports(client, newest, settings))
     run.say.results("bid", rows, lambda: _reports_table(rows))
 
 
-async def _reports(client: Client, bids: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    rows = []
+async def _reports(
+    client: Client, bids: list[dict[str, Any]], settings: Settings
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    silent: list[MarketUnavailable] = []
     for known in bids:
         try:
             found = _report_row(await client.report(digest_of(known["bid"], "BID")))
         except Rejected as error:
             found = {"bid": known["bid"], "state": f"unknown ({error.rejection.reason})"}
+        except MarketUnavailable as error:
+            if not settings.other_markets:  # else another one may tell of the other bids
+                raise
+            found = {"bid": known["bid"], "state": "not told: its market does not answer"}
+            silent.append(error)
         rows.append({**found, "wanted": f"{known['count']} x {known['gpu_classes']}"})
+    if silent and len(silent) == len(bids):
+        raise silent[0]
     return rows
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,10 @@ class World(PretendWorld):
         super().__init__()
         self.client = PretendClient(*answers)
         self.noted: list[str] = []
+        self.other_markets = ""
+
+    def settings(self, flags: Mapping[str, str | None]) -> Settings:
+        return replace(super().settings(flags), other_markets=self.other_markets)
 
     def ask(self, settings: Settings, work: Any, say: Any, within_s: Any) -> Any:
         return asyncio.run(work(self.client))
@@ -176,3 +181,50 @@ def test_nobody_waits_for_a_word_longer_than_it_may_take(
     world.client.states = [BidState.PENDING]
     assert called(world, *PLACE) == ExitCode.DONE
     assert "no round has looked at it yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_list_of_bids_leaves_out_the_word_of_a_market_that_is_down_alone(
+    silent: int, capsys: Captured
+) -> None:
+    world = World()
+    world.other_markets = "http://127.0.0.1:2"
+    heard = world.client.report
+
+    async def report(bid: Digest) -> BidReport:
+        if str(bid) in world.ids[:silent]:
+            raise MarketUnavailable("no answer")
+        return await heard(bid)
+
+    def remembered(kind: str) -> list[dict[str, Any]]:
+        row = {"market": "http://127.0.0.1:1", "count": 1, "gpu_classes": "A100"}
+        return [{**row, "bid": bid} for bid in world.ids]
+
+    world.client.report = report  # type: ignore[method-assign]
+    world.remembered = remembered  # type: ignore[method-assign]
+    code = called(world, "bid", "ls", "--json")
+    assert code == (ExitCode.DONE if silent == 1 else ExitCode.UNAVAILABLE)
+    told = json.loads(capsys.readouterr().out)
+    if silent == 1:
+        assert [row["state"] for row in told["items"]] == [
+            BidState.PENDING,
+            "not told: its market does not answer",
+        ]
+
+
+def test_a_table_of_bids_has_room_for_one_that_nobody_tells_of(capsys: Captured) -> None:
+    world = World()
+    world.other_markets = "http://127.0.0.1:2"
+    row = {"market": "http://127.0.0.1:1", "count": 1, "gpu_classes": "A100"}
+    told = iter([None, MarketUnavailable("no answer")])
+    heard = world.client.report
+
+    async def report(bid: Digest) -> BidReport:
+        if (failure := next(told)) is not None:
+            raise failure
+        return await heard(bid)
+
+    world.client.report = report  # type: ignore[method-assign]
+    world.remembered = lambda kind: [{**row, "bid": bid} for bid in world.ids]  # type: ignore[method-assign]
+    assert called(world, "bid", "ls") == ExitCode.DONE
+    assert "not told" in capsys.readouterr().out
