@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import urlsplit
 
+import anyio
 import httpx
 import msgspec
 
@@ -34,6 +35,9 @@ _ASKS_MAX: Final = 1_000
 
 _PAGES_MAX: Final = 100
 _TIMEOUT_S: Final = 10.0
+"""Without a byte."""
+_WHOLE_S: Final = 60.0
+"""For all of an answer, however steadily it drips."""
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
 
 
@@ -187,16 +191,18 @@ class HttpMarket:
         self, method: str, path: str, body: Value | None, query: dict[str, str] | None
     ) -> httpx.Response:
         try:
-            answer = await self._http.request(
-                method,
-                path,
-                content=to_json(body) if body is not None else None,
-                headers={"content-type": "application/json"} if body is not None else None,
-                params=query,
-            )
-        except httpx.TimeoutException as error:
+            with anyio.fail_after(_WHOLE_S):
+                answer = await self._http.request(
+                    method,
+                    path,
+                    content=to_json(body) if body is not None else None,
+                    headers={"content-type": "application/json"} if body is not None else None,
+                    params=query,
+                )
+        except (httpx.TimeoutException, TimeoutError) as error:
             raise MarketUnavailable(
-                f"the market at {self.url} did not answer in {_TIMEOUT_S:.0f} s. {_FIX}"
+                f"the market at {self.url} did not answer in {_WHOLE_S:.0f} s, or not for"
+                f" {_TIMEOUT_S:.0f} s. {_FIX}"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MarketUnavailable(

@@ -1,10 +1,12 @@
 """The market's API over HTTP, with answers by hand: refusals, outages, nonsense."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
+import anyio
 import httpx
 import pytest
 
+from cloud_gpu.adapters import market_http
 from cloud_gpu.adapters.market_group_buys import MarketGroupBuys
 from cloud_gpu.adapters.market_http import HttpMarket
 from cloud_gpu.protocol.codec import to_builtins, to_json
@@ -121,3 +123,19 @@ async def test_a_market_that_is_not_there_is_said_with_what_to_do(error: Excepti
         with pytest.raises(MarketUnavailable, match="doctor") as caught:
             await api.asks()
     assert "http://market.test" in str(caught.value)
+
+
+async def test_an_answer_that_drips_for_ever_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dripping(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(200):
+                await anyio.sleep(0.05)
+                yield b" "
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Dripping())
+
+    monkeypatch.setattr(market_http, "_WHOLE_S", 0.2)
+    async with HttpMarket("http://market.test", transport=httpx.MockTransport(answer)) as api:
+        with pytest.raises(MarketUnavailable, match="did not answer in"):
+            await api.describe()
