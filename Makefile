@@ -51,11 +51,12 @@ test: .venv/.ready contracts/node_modules/.package-lock.json  ## all tests (PYTE
 starting:
 	$(PYTEST) -m "not alone" $(TWO) $(STARTING) $(OR_NONE)
 
-# Takes what the other leaves of the cores, so waits cost nothing, and is told of when it ends.
+# Takes what the other leaves of the cores, so waits cost nothing, and is told of when it ends, also
+# when it is ended. By way of a file: what a test leaves running must not hold up its end.
 computing:
-	@renice -n 15 -p $$$$ >/dev/null; \
-	    said=$$( { ($(FORGE) test) && { $(PYTEST) $(TWO) $(COMPUTING) $(OR_NONE); }; } 2>&1); \
-	    code=$$?; printf '\n%s\n' "$$said"; exit $$code
+	@renice -n 15 -p $$$$ >/dev/null; said=$$(mktemp); \
+	    trap 'printf "\n"; cat "$$said"; rm -f "$$said"' EXIT; trap 'exit 143' INT TERM; \
+	    { ($(FORGE) test) && { $(PYTEST) $(TWO) $(COMPUTING) $(OR_NONE); }; } >"$$said" 2>&1
 
 check: check-python check-contracts  ## format, lint, types, imports, contracts
 
