@@ -65,7 +65,8 @@ def _given(run: Invocation, word: str, place: int) -> LeaseKey | Given:
             return Given.of_contract(int(word), place)
         pledged = [known["campaign"] for known in run.outside.remembered("pledges")]
         return Given(opened_by=digest_of(word, "CAMPAIGN", pledged), place=place)
-    except ValueError as error:
+    except (ValueError, UsageWrong) as error:
         raise UsageWrong(
-            f"found {word!r}, needed a lease (0x…/3/1), a campaign's id, or a contract's number"
+            f"found {word!r}, needed a lease (0x…/3/1), a campaign's id, or a contract's number:"
+            f" {error}"
         ) from error
