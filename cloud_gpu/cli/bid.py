@@ -48,6 +48,7 @@ from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.units import format_duration, format_tokens
+from cloud_gpu.protocol.values import Digest
 from cloud_gpu.spending import escrow_of
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _confirm_and_hand_in(
     confirm(run, f"Bid up to {format_tokens(most)} tokens?")
     handed = HandingIn()
     report = _hand_in(run, settings, orders, handed)
-    look = _look_at(handed)
+    look = _look_at(handed.standing[0].bid.payload.id if report is None else report.bid)
     if report is not None:
         require_standing(report.state, report.rejection, look)
     rows = [_order_row(order) for order in handed.standing]
@@ -146,12 +147,18 @@ def _confirm_and_hand_in(
     run.say.next(look)
 
 
-def _look_at(handed: HandingIn) -> str:
-    return f"cloud-gpu bid show {str(handed.standing[0].bid.payload.id)[:SHOWN_DIGITS]}"
+def _look_at(bid: Digest) -> str:
+    return f"cloud-gpu bid show {str(bid)[:SHOWN_DIGITS]}"
 
 
 def _how_far(report: BidReport) -> str:
-    return f"It is {report.state}: {report.rejection or 'no round has looked at it yet'}"
+    match report.state:
+        case BidState.OPENED:
+            return f"Opened: {', '.join(lease.short for lease in report.leases)}."
+        case BidState.MATCHED:
+            return "Matched; its lease is being opened."
+        case state:
+            return f"It is {state}: {report.rejection or 'no round has looked at it yet'}"
 
 
 def _hand_in(
@@ -181,7 +188,7 @@ def _hand_in(
             run.say.progress(f"one market less has a bid: {failure}")
         return await first_verdict_on_loop(
             run,
-            _look_at(handed),
+            _look_at(handed.standing[0].bid.payload.id),
             lambda: _best_of(client, handed.standing),
             lambda one: is_judged(one.state, one.rejection),
         )

@@ -18,6 +18,7 @@ from cloud_gpu.protocol.errors import (
     Rejection,
     RejectReason,
 )
+from cloud_gpu.protocol.lease import LeaseKey
 from cloud_gpu.protocol.match import BidReport, BidState
 from cloud_gpu.protocol.orders import SignedBid
 from cloud_gpu.protocol.values import Digest
@@ -142,7 +143,7 @@ def test_a_market_that_falls_silent_hides_no_other_ones_word(capsys: Captured) -
 
     world.client.report = report  # type: ignore[method-assign]
     assert called(world, *PLACE) == ExitCode.DONE
-    assert "It is matched" in capsys.readouterr().err
+    assert "Matched; " in capsys.readouterr().err
 
 
 def test_a_bid_whose_answer_was_lost_is_told_as_such_and_remembered(capsys: Captured) -> None:
@@ -228,3 +229,19 @@ def test_a_table_of_bids_has_room_for_one_that_nobody_tells_of(capsys: Captured)
     world.remembered = lambda kind: [{**row, "bid": bid} for bid in world.ids]  # type: ignore[method-assign]
     assert called(world, "bid", "ls") == ExitCode.DONE
     assert "not told" in capsys.readouterr().out
+
+
+def test_what_opened_is_named_with_its_lease(capsys: Captured) -> None:
+    world = World(None, None)
+    lease = LeaseKey.parse("0x" + "11" * 20 + "/3/1")
+
+    async def report(bid: Digest) -> BidReport:
+        won = str(bid) == world.ids[1]
+        state = BidState.OPENED if won else BidState.CANCELLED
+        return BidReport(bid=bid, state=state, leases=(lease,) if won else ())
+
+    world.client.report = report  # type: ignore[method-assign]
+    assert called(world, *PLACE[:-1]) == ExitCode.DONE
+    told = capsys.readouterr().err
+    assert f"Opened: {lease.short}." in told
+    assert f"cloud-gpu bid show {world.ids[1][:12]}" in told, "not its alternative that ended"
