@@ -11,14 +11,17 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from cloud_gpu.protocol.hardware import Isolation
 from cloud_gpu.protocol.orders import Scope
 from cloud_gpu.protocol.units import parse_price
 from cloud_gpu.protocol.values import Address
 from cloud_gpu.query import Query, Span
+
+KindT = TypeVar("KindT", bound=StrEnum)
 
 _TOKEN = re.compile(
     r"\s*(?:,\s*|\band\b\s*)?(?:"
@@ -213,11 +216,7 @@ def _count(query: Query, clause: _Clause) -> Query:
 
 def _scope(query: Query, clause: _Clause) -> Query:
     clause.needs("=")
-    try:
-        return replace(query, scope=Scope(clause.value.lower()))
-    except ValueError as error:
-        known = ", ".join(Scope)
-        raise clause.unclear(f"found {clause.value!r}, needed one of {known}") from error
+    return replace(query, scope=_one_of(Scope, clause))
 
 
 def _chunk(query: Query, clause: _Clause) -> Query:
@@ -278,10 +277,14 @@ def _network(query: Query, clause: _Clause) -> Query:
 
 def _isolation(query: Query, clause: _Clause) -> Query:
     clause.needs(">=", "=")
+    return replace(query, isolation=_one_of(Isolation, clause))
+
+
+def _one_of(kind: type[KindT], clause: _Clause) -> KindT:
     try:
-        return replace(query, isolation=Isolation(clause.value.lower()))
+        return kind(clause.value.lower())
     except ValueError as error:
-        known = ", ".join(Isolation)
+        known = ", ".join(kind)
         raise clause.unclear(f"found {clause.value!r}, needed one of {known}") from error
 
 
