@@ -133,12 +133,11 @@ def _unmet(
     if profile.gpu_class != product.gpu_class:
         yield _no("profile.gpu_class", profile.gpu_class, product.gpu_class, "Ask for another.")
     else:
-        for unmet in request.terms(product.gpu_class).all_unmet_by(profile, ask.provider):
+        terms = request.terms(product.gpu_class)
+        for unmet in terms.all_unmet_by(profile, ask.provider):
             yield _short_of(unmet, ask.provider)
-        need = request.terms(product.gpu_class).gpu_memory_need_mib
-        if (
-            found := min(gpu.memory_mib for gpu in profile.gpus)
-        ) < need:  # without a market's margin
+        found, need = min(gpu.memory_mib for gpu in profile.gpus), terms.gpu_memory_need_mib
+        if found < need:  # without a market's margin
             yield _short_of(f"gpu_memory_need_mib: found {found}, needed {need}", ask.provider)
     if ask.min_price_per_hour > request.max_price:
         price = format_tokens(ask.min_price_per_hour)
